@@ -60,6 +60,13 @@ class Ways(NamedTuple):
     widest: float
 
 
+class Hidden(NamedTuple):
+    """Samples of targets that random discs do not hide, by distance."""
+
+    members: np.ndarray  # (n, D) uint64: the bits of those that each sensor sees at a distance
+    per_distance: float  # D / the largest distance
+
+
 class Sampling(NamedTuple):
     """Options of sampled futures."""
 
@@ -331,7 +338,18 @@ def mark(x, y, who, pose, moved, view, clear, most, sides, row):
 
 
 @allocating
-def _mark_believed(room, i, seen_from, clear, on_rail, place, lens, turn, futures, moved, last, sides):
+def _unhidden(hidden, i, x, y, who, pose, moved):
+    """Return the samples of the entries that are not hidden from sensor i; see :func:`mark`."""
+    members = np.empty_like(who)
+    for e in range(who.shape[0]):
+        dx, dy = x[e] - pose[0] - moved[0], y[e] - pose[1] - moved[1]
+        k = min(math.sqrt(dx * dx + dy * dy) * hidden.per_distance, hidden.members.shape[1] - 1.0)
+        members[e] = who[e] & hidden.members[i, int(k)]
+    return members
+
+
+@allocating
+def _mark_believed(room, i, hidden, seen_from, clear, on_rail, place, lens, turn, futures, moved, last, sides):
     """Write the samples in view of sensor i for each way, look and heading.
 
     Headings are ordered from the farthest turn to the right. Those out of reach by the `last` sub-step (L + 1,) of a
@@ -350,8 +368,9 @@ def _mark_believed(room, i, seen_from, clear, on_rail, place, lens, turn, future
             for word in range(futures.length.shape[1]):
                 used = futures.length[look, word]
                 x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
+                seen = who if hidden is None else _unhidden(hidden, i, x, y, who, pose, moved[way, look])
                 row = room.sees[i, way, look, word, farthest - most : farthest + most + 2]
-                mark(x, y, who, pose, moved[way, look], view, then_clear, most, sides, row)
+                mark(x, y, seen, pose, moved[way, look], view, then_clear, most, sides, row)
 
 
 @allocating
@@ -428,14 +447,15 @@ def _write_lens(ways, squared, view, lens):
 
 @kernel
 def plan_beliefs(
-    rules, sensors, ways, motion, along, search, sampling, near, pieces, evades, rail_clear, all_clear, scene, history,
-    values, own_shares, share,
+    rules, sensors, ways, motion, along, search, sampling, near, pieces, evades, hidden, rail_clear, all_clear, scene,
+    history, values, own_shares, share,
 ):  # fmt: skip
     """Write the values (R, k n, 3) of the next actions of R rows of knowledge, for k decisions.
 
     `sensors` are the fields of view (R, n) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
     divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
-    all. If `evades` is not None, targets evade the views of the kept plans. `rail_clear` (r, P, DIRECTIONS) are the
+    all. If `evades` is not None, targets evade the views of the kept plans. `hidden` is
+    None without random discs. `rail_clear` (r, P, DIRECTIONS) are the
     obstacles around the rails' places, or None. `history` holds plans (R, n, H + 1) and their ways (R, n), changed in
     place. `own_shares` are the window (0: disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
     """
@@ -506,7 +526,7 @@ def plan_beliefs(
                     _gather_near(near, candidates, i, longest[i], samples, every, own)
                 clear = None if row_clear is None else row_clear[i]
                 on_rail = None if rail_clear is None else rail_clear[rail]
-                _mark_believed(room, i, view, clear, on_rail, place, lens[i], turn[i], own, moved, last, sides)
+                _mark_believed(room, i, hidden, view, clear, on_rail, place, lens[i], turn[i], own, moved, last, sides)
             ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])
             if own_shares[0] > 0:
                 write_exclusive_shares(search, room, own_shares[0], own_shares[1][r])

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.believed_plans import Near, Sampling, Ways, plan_beliefs
+from hitmac.agents.baselines.believed_plans import Hidden, Near, Sampling, Ways, plan_beliefs
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
 from hitmac.agents.policy import Observation, Starts, State
@@ -52,6 +52,10 @@ class PlanningPolicy(RulePolicy):
         lists = self.lists_of(observation)
         values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
         return values.argmax(-1), new
+
+
+_DISTANCES = 128  # of which the share of hidden targets is known
+_GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class PlannerState(NamedTuple):
@@ -157,6 +161,7 @@ class PlannerAgent(PlanningPolicy):
         self._rail_clear = None
         if self._motion is not None:
             self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
+        self._hidden = _hidden(scenario, self.samples) if scenario.random_discs else None
         self._evades = True if scenario.walk == "evade" else None
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
@@ -202,8 +207,8 @@ class PlannerAgent(PlanningPolicy):
             near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
             plan_beliefs, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
-            sampling, near, self._beliefs.pieces, self._evades, self._rail_clear, scene.clear, scene, history, values,
-            own,
+            sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear, scene.clear, scene,
+            history, values, own,
         )  # fmt: skip
         return self._beliefs.of_sensors(values), PlannerState(*new, plans, ways)
 
@@ -226,6 +231,20 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
     then = np.array([ways.index((KEEP, move)) for _, move in ways])
     return Ways(actions["move"], actions["zoom"], scenario.zoom_step, *(scenario.zoom or (0.0, 360.0))), first, then
+
+
+def _hidden(scenario: Scenario, samples: int) -> Hidden:
+    """Return the samples of targets that random discs, which are unknown, hide from no sensor.
+
+    With N discs of mean diameter w in an arena of area A, a sight of length r is free with probability exp(-N w r / A).
+    """
+    per_length = scenario.random_discs * sum(scenario.disc_radius) / (4.0 * math.prod(scenario.extent))
+    longest, bits = 2.0 * math.hypot(*scenario.extent), np.arange(64)
+    free = np.exp(-per_length * longest * (np.arange(_DISTANCES) + 0.5) / _DISTANCES)  # (D,)
+    spread = 7 * (bits // samples) + 13 * np.arange(scenario.num_sensors)[:, None]  # other draws for each pair
+    draw = ((bits % samples + 0.5) / samples + _GOLDEN_RATIO * spread) % 1.0  # (n, 64)
+    seen = (draw[:, None] < free[:, None]).astype(np.uint64) << bits.astype(np.uint64)  # (n, D, 64)
+    return Hidden(np.bitwise_or.reduce(seen, -1), _DISTANCES / longest)
 
 
 def _looks(horizon: int, per_length: int) -> np.ndarray:

@@ -152,6 +152,22 @@ def test_a_lens_narrows_for_a_far_target_and_widens_for_two_aside(bearings, away
     assert covered == sees
 
 
+@pytest.mark.parametrize("away", [100, 500, 900])
+def test_a_plan_expects_that_random_discs_hide_targets(away):
+    """The value of staying is the share of scenes in which the target can be seen."""
+    scene = load_scenario("obstacles").replace(
+        num_sensors=1, num_targets=1, random_discs=9, zoom=(), sensing_range=1000, walk="still", placement="fixed",
+        sensor_positions=[(0, 0)],
+    )  # fmt: skip
+    agent = PlannerAgent(scene, horizon=1, samples=64, particles=64)
+    task = CoverageTask(scene, 400, 0, features=agent.features)
+    task.reset(options={"heading": [0], "target_position": [(away, 0)]})
+    task.step(np.zeros((400, 1), int))
+    shown = task.observe()
+    values, _ = agent.plan(shown["pairs"][:1], shown["mask"][:1] != 0)
+    assert values[0, 0, 0] == pytest.approx(task.simulator.coverage.mean(), abs=0.06)
+
+
 def test_a_camera_rides_to_where_no_wall_hides_the_target():
     """The wall over the rail hides the target from the places from -60 on."""
     scene = RAIL.replace(walls=[(-30, 50, 100, 50)], sensing_range=500)
