@@ -122,7 +122,7 @@ def move(walk, body, p, key, counter, increase):
 
 
 @inlined
-def _to_border(walk, x, y, ahead_x, ahead_y):
+def to_border(walk, x, y, ahead_x, ahead_y):
     """Return the distance from (x, y) to the arena's border in a direction."""
     along_x = (math.copysign(walk.half_width, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
     along_y = (math.copysign(walk.half_height, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
@@ -270,9 +270,9 @@ def pin(walk, belief, b, j, place, velocity, deviation):
     total = density.sum()
     varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
     pace = max(speed * walk.time_step, 1e-9)
-    ahead = _to_border(walk, x, y, ahead_x, ahead_y)
+    ahead = to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
-    before = max(min(walk.patience * pace, _to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
