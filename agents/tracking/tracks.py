@@ -30,7 +30,6 @@ from hitmac.agents.tracking.particles import (
 )
 from hitmac.agents.tracking.recorded import PieceFinder, add_arrivals, follow_pieces, start_unseen, take_pieces
 from hitmac.agents.tracking.sight import (
-    VIEW_CHANCE,
     VIEW_COS,
     VIEW_RANGE,
     VIEW_SIN,
@@ -40,7 +39,7 @@ from hitmac.agents.tracking.sight import (
     in_view,
     is_clear,
 )
-from hitmac.envs.kernels.streams import KEY, draw_uniform, stream_keys
+from hitmac.envs.kernels.streams import draw_uniform, stream_keys
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -655,6 +654,21 @@ class TracksState(NamedTuple):
     time: np.ndarray  # (B,) int64: calls since the episode began
 
 
+class Estimate(NamedTuple):
+    """Tracks in B scenes, for g rows of knowledge."""
+
+    place: np.ndarray  # (B, g, k, 2) means
+    covariance: np.ndarray  # (B, g, k, 2, 2)
+    label: np.ndarray  # (B, g, k), 0 for none
+
+
+def _moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean (..., 2) and the covariance (..., 2, 2) of points (..., P, 2) with the weights (..., P, 1)."""
+    mean = (points * share).sum(-2)
+    apart = points - mean[..., None, :]
+    return mean, (apart * share).swapaxes(-1, -2) @ apart
+
+
 class Tracks:
     """Multi-target tracker: from detections without identities to tracks, with the interface of ``Beliefs``.
 
@@ -736,8 +750,8 @@ class Tracks:
         Args:
             detections: (B, n, d, 5) x, y and the covariance xx, xy, yy of their errors.
             mask: (B, n, d) bool, the valid detections.
-            sensors: (B, n, 6) x, y, sine and cosine of the heading, half the field of view in degrees, range; all 0 for
-                a sensor that does not work.
+            sensors: (B, n, 6 or 7) x, y, sine and cosine of the heading, half the field of view in degrees, range, and
+                further columns, which are ignored; all 0 for a sensor that does not work.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins; their tracks are forgotten.
 
@@ -789,13 +803,19 @@ class Tracks:
         new.time[:] += 1
         return scene, new
 
-    def estimate(self, state: TracksState, least: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean positions (B, g, k, 2) of the tracks, and their labels (B, g, k), 0 below `least` existence."""
-        lost = state.age >= _LOST
-        weight = state.weight[:, :, :-1, None] / np.maximum(state.existence, _LEAST)[..., None, None]
-        far = (state.body[:, :, :-1, :2] * np.where(weight > 0.0, weight, 0.0)).sum(-1)
-        near = (state.mean[..., :2] * state.mode[..., None]).sum(-2)
-        return np.where(lost[..., None], far, near), np.where(state.existence >= least, state.label, 0)
+    def estimate(self, state: TracksState, least: float = 0.5) -> Estimate:
+        """Return the tracks that exist with a probability of at least `least`."""
+        lost = state.age[..., None] >= _LOST
+        share = state.weight[:, :, :-1] / np.maximum(state.existence, _LEAST)[..., None]
+        places, share = state.body[:, :, :-1, :2].swapaxes(-1, -2), np.where(share > 0.0, share, 0.0)[..., None]
+        mean, covariance = _moments(state.mean[..., :2], state.mode[..., None])
+        covariance += (state.covariance[..., :2, :2] * state.mode[..., None, None]).sum(-3)
+        far, spread = _moments(np.where(share > 0.0, places, 0.0), share)
+        return Estimate(
+            np.where(lost, far, mean),
+            np.where(lost[..., None], spread, covariance),
+            np.where(state.existence >= least, state.label, 0),
+        )
 
     def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
         """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
@@ -808,11 +828,11 @@ class Tracks:
         """Return the arrays of an observation as float64 and bool; raise ValueError as :meth:`update` does."""
         n = self.scenario.num_sensors
         detections, mask, sensors = np.asarray(detections), np.asarray(mask), np.asarray(sensors)
-        shapes = (*mask.shape, 5), (*mask.shape[:1], n, 6)
-        if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) != shapes:
+        shapes = [((*mask.shape, 5), (*mask.shape[:1], n, columns)) for columns in (6, 7)]
+        if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) not in shapes:
             raise ValueError(
                 f"detections, mask and sensors have shapes {detections.shape}, {mask.shape} and {sensors.shape}; they "
-                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 6)"
+                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 6 or 7)"
             )
         detections, mask = np.ascontiguousarray(detections, np.float64), np.ascontiguousarray(mask != 0)
         x, y, xx, xy, yy = np.moveaxis(detections, -1, 0)
@@ -838,7 +858,7 @@ class Tracks:
 
     def _views(self, sensors: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
-        x, y, sin, cos, half, reach = np.moveaxis(sensors, -1, 0)
+        x, y, sin, cos, half, reach = np.moveaxis(sensors[..., :6], -1, 0)
         half_cosine = np.where(half < 180.0, np.cos(np.radians(half)), -2.0)
         chance = (1.0 - np.mean(self.scenario.missed_detections)) * (reach > 0.0)
         views = np.stack((x, y, cos, sin, half_cosine, reach**2, chance), -1)
@@ -858,14 +878,14 @@ class Tracks:
             speed = float(np.sqrt(np.square(velocity).mean()))
             quiet = float(np.square(change).mean()) / t
             expected, stays = self.pieces.expected, 1.0 - min(self.pieces.rate / self.pieces.expected, 1.0)
-            begin = 0.02
+            begin = 0.01
         else:
             speed = 0.5 * (motion.min_speed + motion.max_speed) * (1.0 + 0.5 * s.speed_noise) / math.sqrt(2.0)
             swerve = motion.swerve if motion.model != particles.RANDOM else math.pi
             # A swerve turns the velocity, and the noise of the length changes it.
             quiet = (2.0 * speed * speed * min(swerve * swerve / 3.0, 1.0) + (0.1 * s.speed_noise * speed) ** 2) / t
-            begin = 0.02
+            begin = 0.01
         return Model(
             max(speed, 1e-6 * math.sqrt(area)), quiet, speed * speed / t, begin, 0.3, stays, expected, arrivals,
-            near, far, float(getattr(s, "false_detections", 0.0)), s.knowledge == "full",
+            near, far, s.false_detections, s.knowledge == "full",
         )  # fmt: skip
