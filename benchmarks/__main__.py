@@ -16,6 +16,7 @@ from benchmarks.beliefs import beliefs
 from benchmarks.busy import busy
 from benchmarks.city import city
 from benchmarks.devices import devices
+from benchmarks.tracking import tracking
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
@@ -311,7 +312,7 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, detections, busy, city, memory, pictures, coordinator, planner, beliefs, courts, export, attention,
+        simulator, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts, export, attention,
         critic, devices, gymnasium, start, training, hierarchy,
     )
 }  # fmt: skip

@@ -126,7 +126,6 @@ def _predict(model, mean, covariance, mode, t):
     """Predict the modes of a track after t seconds: mixing, then white noise of acceleration; see :class:`Tracks`."""
     old_mean, old_covariance = mean.copy(), covariance.copy()
     first, second = mode[QUIET], mode[TURNING]
-    change = 1.0 - (1.0 - model.begin), model.end
     for k in range(2):
         from_quiet = first * (model.begin if k == TURNING else 1.0 - model.begin)
         from_turning = second * (1.0 - model.end if k == TURNING else model.end)
@@ -331,6 +330,36 @@ class Room(NamedTuple):
     column: np.ndarray  # (max(d, k),) int64
 
 
+@allocating
+def make_room(slots, most, number):
+    """Return scratch memory for `slots` tracks, at most `most` detections and `number` particles."""
+    size = max(slots, most)
+    return Room(
+        np.zeros(slots), np.zeros((slots, number)), np.zeros(slots), np.zeros((most, slots)), np.zeros(most),
+        np.zeros((size, size)), np.zeros(size, np.int64),
+    )  # fmt: skip
+
+
+@inlined
+def _list(detections, mask, listed, factor):
+    """Write the valid detections (d, 5), with covariances times `factor`, into `listed`; return their number."""
+    found = 0
+    for d in range(mask.shape[0]):
+        if mask[d]:
+            for a in range(5):
+                listed[found, a] = detections[d, a] * (factor if a > 1 else 1.0)
+            found += 1
+    return found
+
+
+@inlined
+def _look_for_unseen(model, body, weight, view, clear):
+    """Multiply the weights of unseen targets by the probability that a sensor does not detect them."""
+    for p in range(weight.shape[0]):
+        if weight[p] > 0.0:
+            weight[p] *= 1.0 - _chance(model, view, clear, body[X, p], body[Y, p])
+
+
 @inlined
 def _expect(model, filters, belief, r, view, clear, room):
     """Write the probability that a sensor detects each track.
@@ -373,8 +402,12 @@ def _miss(filters, belief, r, j, room):
 
 
 @allocating
-def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, room):
-    """Update the tracks of row r by the detections (number, 5) of sensor i: gating, assignment, misses and births."""
+def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, room, fused):
+    """Update the tracks of row r by the detections (number, 5) of sensor i: gating, assignment, misses and births.
+
+    If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
+    covariance intersection with equal weights.
+    """
     walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
     _expect(model, filters, belief, r, view, clear, room)
     area = 4.0 * walk.half_width * walk.half_height
@@ -436,6 +469,8 @@ def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, ro
                 filters.covariance[r, j], filters.mode[r, j], detections[mine],
             )  # fmt: skip
         else:
+            if fused:
+                filters.covariance[r, j] *= 2.0
             _update(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detections[mine])
         filters.age[r, j] = 0
     for d in range(number):
@@ -504,13 +539,10 @@ def track_all(rules, model, filters, scene, detections, mask, clear, pieces, sha
 
     A row is fed by all sensors of its scene, or by its own where every sensor has a row.
     """
-    belief, known, views, _, present, time = scene
+    belief, known, views, _, _, time = scene
     slots, (scenes, n, most) = known.shape[1], mask.shape
-    rows, size, number = known.shape[0] // scenes, max(slots, most), belief.weight.shape[2]
-    room = Room(
-        np.zeros(slots), np.zeros((slots, number)), np.zeros(slots), np.zeros((most, slots)), np.zeros(most),
-        np.zeros((size, size)), np.zeros(size, np.int64),
-    )  # fmt: skip
+    rows, number = known.shape[0] // scenes, belief.weight.shape[2]
+    room = make_room(slots, most, number)
     listed = np.zeros((most, 5))
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
@@ -526,31 +558,36 @@ def track_all(rules, model, filters, scene, detections, mask, clear, pieces, sha
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
-                    found = 0
-                    for d in range(most):
-                        if mask[b, i, d]:
-                            for a in range(5):
-                                listed[found, a] = detections[b, i, d, a]
-                            found += 1
                     own = None if clear is None else clear[b % clear.shape[0], i]
-                    _take_scan(rules, model, filters, scene, r, i, listed, found, own, room)
-            body, weight = belief.body[r, slots], belief.weight[r, slots]
-            for p in range(number):
-                for i in range(first, last):
-                    if weight[p] > 0.0 and views[r, i, VIEW_RANGE] > 0.0:
-                        own = None if clear is None else clear[b % clear.shape[0], i]
-                        weight[p] *= 1.0 - _chance(model, views[r, i], own, body[X, p], body[Y, p])
-            for j in range(slots):
-                if filters.existence[r, j] < _LEAST:
-                    filters.existence[r, j], known[r, j, AGE] = 0.0, np.inf
-                elif filters.age[r, j] == 0:
-                    for a in range(4):
-                        known[r, j, a] = (
-                            filters.mode[r, j, 0] * filters.mean[r, j, 0, a]
-                            + filters.mode[r, j, 1] * filters.mean[r, j, 1, a]
-                        )  # fmt: skip
-                    known[r, j, AGE] = 0.0
-                present[r, j] = filters.existence[r, j] > 0.0
+                    found = _list(detections[b, i], mask[b, i], listed, 1.0)
+                    _take_scan(rules, model, filters, scene, r, i, listed, found, own, room, False)
+            for i in range(first, last):
+                if views[r, i, VIEW_RANGE] > 0.0:
+                    own = None if clear is None else clear[b % clear.shape[0], i]
+                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, i], own)
+
+
+@kernel
+def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share):
+    """Update the tracks of every sensor's row by the `tracks` (B, n, k, 5) that others have `sent` (B, n, k).
+
+    `link` is the square of the communication range and the probability that a message is lost.
+    """
+    belief, known, views, _, _, _ = scene
+    slots, (_, n, most), number = known.shape[1], sent.shape, belief.weight.shape[2]
+    room = make_room(slots, most, number)
+    listed = np.zeros((most, 5))
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            b, i = r // n, r % n
+            for k in range(n):
+                dx, dy = views[r, i, VIEW_X] - views[r, k, VIEW_X], views[r, i, VIEW_Y] - views[r, k, VIEW_Y]
+                near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
+                if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
+                    own = None if clear is None else clear[b % clear.shape[0], k]
+                    found = _list(tracks[b, k], sent[b, k], listed, 2.0)
+                    _take_scan(rules, model, filters, scene, r, k, listed, found, own, room, True)
+                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
 
 
 @allocating
@@ -613,7 +650,7 @@ def _scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower
 
 @kernel
 def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
-    """Give particles to the detected tracks of all rows: to all if `every`, or to those that are about to be lost.
+    """End tracks, and give particles to the detected ones: to all if `every`, or to those that are about to be lost.
 
     With recorded motion, `pieces` and the `places` (R, k, P) of the new particles are given.
     """
@@ -621,7 +658,17 @@ def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
     for low, high in blocks(filters.existence.shape[0], share):
         for r in range(low, high):
             for j in range(filters.existence.shape[1]):
+                if filters.existence[r, j] < _LEAST:
+                    filters.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
                 age, existence = filters.age[r, j], filters.existence[r, j]
+                scene.present[r, j] = existence > 0.0
+                if age == 0 and existence > 0.0:
+                    for a in range(4):
+                        scene.known[r, j, a] = (
+                            filters.mode[r, j, 0] * filters.mean[r, j, 0, a]
+                            + filters.mode[r, j, 1] * filters.mean[r, j, 1, a]
+                        )  # fmt: skip
+                    scene.known[r, j, AGE] = 0.0
                 if existence > 0.0 and (age == _LOST - 1 or (every and age < _LOST)):
                     mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
                     if pieces is None:
@@ -691,7 +738,10 @@ class Tracks:
     move as the targets do, and every view without the target reduces their weights. A track ends below the existence
     0.01.
 
-    With the knowledge ``"own"`` or ``"neighbours"`` every sensor has its own tracks.
+    With the knowledge ``"own"`` or ``"neighbours"`` every sensor has its own tracks. Neighbours send those that they
+    detect at that moment, over one link and without delay, whatever the scenario's `hops` and `message_delay`; messages
+    are lost at random. The receiver treats them as detections, and fuses them by covariance intersection (Julier,
+    Uhlmann, "A non-divergent estimation algorithm in the presence of unknown correlations", ACC 1997).
 
     Args:
         scenario: the scenario; of the targets, their walk is assumed to be known, but not how many are present.
@@ -723,7 +773,7 @@ class Tracks:
         self.most = 2 * scenario.num_targets if most is None else positive("most", most)
         self.per_sensor = scenario.knowledge in ("neighbours", "own")
         self.rows = scenario.num_sensors if self.per_sensor else 1
-        noise = float(np.max(scenario.position_noise))
+        noise = float(np.max(scenario.position_errors))
         self.rules = Rules(walk_model(scenario), scenario.extra_move_interval, max(noise, 1e-3), False, True)
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
@@ -793,6 +843,12 @@ class Tracks:
         scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
         threads, own = Threads(b * g, cores(), block=8), Filters(*filters)
         threads.run(track_all, self.rules, self.model, own, scene, detections, mask, clear, self.pieces)
+        if self.scenario.knowledge == "neighbours":
+            estimate = self.estimate(new)
+            covariance = estimate.covariance[..., (0, 0, 1), (0, 1, 1)]
+            told, sent = np.concatenate((estimate.place, covariance), -1), (estimate.label > 0) & (new.age == 0)
+            link = self.scenario.communication_range**2, self.scenario.message_loss_rate
+            threads.run(exchange_all, self.rules, self.model, link, own, scene, told, sent, clear)
         places = None
         if self._finder is not None:
             mean = np.take_along_axis(own.mean, own.mode.argmax(-1)[..., None, None], 2)[:, :, 0]
@@ -860,7 +916,7 @@ class Tracks:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
         x, y, sin, cos, half, reach = np.moveaxis(sensors[..., :6], -1, 0)
         half_cosine = np.where(half < 180.0, np.cos(np.radians(half)), -2.0)
-        chance = (1.0 - np.mean(self.scenario.missed_detections)) * (reach > 0.0)
+        chance = (1.0 - np.mean(self.scenario.miss_rates)) * (reach > 0.0)
         views = np.stack((x, y, cos, sin, half_cosine, reach**2, chance), -1)
         return np.repeat(views, self.rows, 0)
 
@@ -868,7 +924,7 @@ class Tracks:
         """Return the model of the scenario's sensors and targets."""
         s = self.scenario
         area = math.prod(s.extent) * 4.0
-        near, far = np.broadcast_to(np.asarray(s.missed_detections, np.float64), 2).tolist()
+        near, far = s.miss_rates
         stays, returns = 1.0 - s.leave_rate, expected * s.leave_rate * s.return_rate
         arrivals = returns / (s.leave_rate + s.return_rate) if returns > 0.0 else 0.0
         motion, t = self.rules.walk, s.time_step

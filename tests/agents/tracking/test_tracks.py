@@ -1,0 +1,221 @@
+"""Tracks from detections without identities: by hand, and against SciPy's assignment."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from hitmac.agents.tracking import tracks
+from hitmac.agents.tracking.tracks import Tracks, TracksState, assign
+from hitmac.envs import Scenario, Simulator
+from hitmac.envs.kernels.threads import kernel
+from hitmac.envs.observation import DetectionObserver
+
+HALL = Scenario(
+    num_sensors=2, num_targets=3, arena=1000, knowledge="shared", identities=False, position_noise=5.0,
+    missed_detections=0.1, false_detections=0.02, min_speed=50, extra_move_every=0, time_step=0.2,
+)  # fmt: skip
+EAST, WEST = (-900.0, 0.0, 0.0, 1.0, 45.0, 1500.0), (900.0, 0.0, 0.0, -1.0, 45.0, 1500.0)
+OFF = (0.0,) * 6
+
+
+@kernel
+def assign_all(cost, column):
+    for k in range(len(cost)):
+        assign(cost[k], cost.shape[1], cost.shape[2], column[k])
+
+
+def scan(tracker, places, state=None, sensors=(EAST, WEST)):
+    """Take in places detected without errors of their own, by sensor."""
+    detections, mask = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 4), np.int8)
+    for i, listed in enumerate(places):
+        for d, place in enumerate(listed):
+            detections[0, i, d], mask[0, i, d] = (*place, 25.0, 0.0, 25.0), 1
+    return tracker.update(detections, mask, np.array([sensors], np.float32), state)
+
+
+def found(tracker, state, least=0.5):
+    """Return the places of the tracks by label."""
+    estimate = tracker.estimate(state, least)
+    return {int(label): estimate.place[0, 0, j] for j, label in enumerate(estimate.label[0, 0]) if label > 0}
+
+
+def test_assignments_are_those_of_scipy():
+    rng = np.random.default_rng(0)
+    for rows, columns, ties in ((1, 1, False), (1, 4, False), (5, 5, False), (4, 7, False), (6, 6, True)):
+        cost = rng.normal(size=(200, rows, columns))
+        cost = np.minimum(cost.round(1), 0.0) if ties else cost
+        column = np.full((200, rows), -1)
+        assign_all(cost, column)
+        for one, own in zip(cost, column, strict=True):
+            assert len(set(own.tolist())) == rows
+            assert one[np.arange(rows), own].sum() == pytest.approx(one[linear_sum_assignment(one)].sum(), abs=1e-9)
+
+
+def test_a_target_seen_by_two_sensors_is_one_track():
+    tracker, state = Tracks(HALL), None
+    for step in range(10):
+        place = (-200 + 16.0 * step, 100.0)
+        scene, state = scan(tracker, [[place], [place]], state)
+    assert list(found(tracker, state)) == [1]
+    assert found(tracker, state)[1] == pytest.approx(place, abs=3)
+    j = int(state.existence.argmax())
+    assert scene.known[0, j] == pytest.approx([*place, 80, 0, 0], abs=10)  # 16 units in 0.2 s
+    assert scene.belief.weight[0, j].sum() == pytest.approx(state.existence[0, 0, j])
+    assert scene.belief.body[0, j, :2].mean(-1) == pytest.approx(place, abs=3)
+    assert scene.present[0].sum() == (state.existence > 0).sum()
+
+
+def test_targets_that_cross_keep_their_labels():
+    tracker, state = Tracks(HALL), None
+    for step in range(30):
+        along = -240 + 16.0 * step
+        rising, falling = (along, 0.5 * along), (along, -0.5 * along)
+        _, state = scan(tracker, [[rising, falling], [falling, rising]][:: 1 if step % 2 else -1], state)
+        if step == 5:
+            first = {label: place[1] < 0 for label, place in found(tracker, state).items()}
+    last = found(tracker, state)
+    assert len(first) == 2
+    assert {label: place[1] > 0 for label, place in last.items()} == first
+
+
+def test_a_false_detection_makes_no_lasting_track():
+    tracker, state = Tracks(HALL), None
+    for _ in range(5):
+        _, state = scan(tracker, [[], []], state)
+    _, state = scan(tracker, [[(0.0, 50.0)], []], state)
+    assert not found(tracker, state)
+    for _ in range(3):
+        _, state = scan(tracker, [[], []], state)
+    assert not (state.existence > 0).any()
+
+
+def test_a_target_that_leaves_is_forgotten_and_one_that_nobody_looks_for_is_not():
+    tracker = Tracks(HALL)
+    for sensors, lasts in (((EAST, WEST), False), ((OFF, OFF), True)):
+        state = None
+        for step in range(10):
+            _, state = scan(tracker, [[(16.0 * step, 0.0)]] * 2, state)
+        for _ in range(12):
+            _, state = scan(tracker, [[], []], state, sensors)
+        assert (list(found(tracker, state)) == [1]) == lasts
+
+
+def test_a_target_behind_a_wall_is_kept():
+    left = []
+    for walls in ((), ((-100.0, -300.0, -100.0, 300.0),)):
+        tracker, state = Tracks(HALL.replace(walls=walls, walk="still")), None
+        for _ in range(10):
+            _, state = scan(tracker, [[], [(0.0, 0.0)]], state, (OFF, WEST))
+        for _ in range(12):
+            _, state = scan(tracker, [[], []], state, (EAST, OFF))
+        left.append(state.existence.max())
+    assert left[0] < 0.1 < 0.9 < left[1]
+
+
+def test_a_lost_target_is_found_again_under_its_label():
+    tracker, state = Tracks(HALL), None
+    for step in range(10):
+        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state)
+    for _ in range(10):
+        _, state = scan(tracker, [[], []], state, (OFF, OFF))
+    assert found(tracker, state)[1] == pytest.approx((4, 0), abs=60)
+    for step in range(20, 24):
+        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state)
+    assert list(found(tracker, state)) == [1]
+    assert found(tracker, state)[1] == pytest.approx((68, 0), abs=5)
+
+
+def test_views_without_a_detection_leave_the_unseen_elsewhere():
+    tracker = Tracks(HALL, 200, expected=3.0)
+    scene, _ = scan(tracker, [[], []], None, (EAST, OFF))
+    x, y = scene.belief.body[0, -1, :2]
+    weight = scene.belief.weight[0, -1]
+    ahead = (np.hypot(x + 900, y) < 1500) & (np.abs(y) < x + 900)
+    np.testing.assert_allclose(weight, 3.0 / 200 * np.where(ahead, 0.1, 1.0))
+
+
+def test_neighbours_exchange_tracks_in_range():
+    for reach, rows in ((2000.0, [0, 1]), (1000.0, [0])):
+        tracker, state = Tracks(HALL.replace(knowledge="neighbours", communication_range=reach)), None
+        for step in range(8):
+            place = (16.0 * step, 0.0)
+            _, state = scan(tracker, [[place], []], state, (EAST, (900.0, 0.0, 0.0, 1.0, 45.0, 1500.0)))
+        estimate = tracker.estimate(state)
+        assert np.flatnonzero((estimate.label > 0).any(-1)[0]).tolist() == rows
+        for row in rows:
+            j = int(state.existence[0, row].argmax())
+            assert estimate.place[0, row, j] == pytest.approx(place, abs=5)
+            assert estimate.covariance[0, row, j, 0, 0] < 30.0
+
+
+def played(knowledge, seeds, threads, steps=12, split=None):
+    """Return the last state of scenes with these seeds; before step `split` through copies of the state."""
+    scenario = HALL.replace(knowledge=knowledge)
+    simulator, observer = Simulator(scenario, len(seeds), seeds), DetectionObserver(scenario)
+    tracker, state = Tracks(scenario, 20), None
+    tracks.Threads, many = (lambda size, _, block: many(size, threads, 1)), tracks.Threads
+    try:
+        for step in range(steps):
+            if step == split:
+                tracker, state = Tracks(scenario, 20), tuple(array.copy() for array in state)
+            before = None if state is None else [array.copy() for array in state]
+            _, new = tracker.update(*observer.observe(simulator).values(), state)
+            for array, kept in zip(state or (), before or (), strict=True):
+                np.testing.assert_array_equal(array, kept)  # the given state is unchanged
+            state = new
+            simulator.step(np.ones((len(seeds), 2), int))
+    finally:
+        tracks.Threads = many
+    return state
+
+
+@pytest.mark.parametrize("knowledge", ["shared", "neighbours"])
+def test_scenes_are_the_same_in_any_batch_and_on_any_thread(knowledge):
+    seeds = [9_000_000_000 + k for k in range(9)]
+    many = played(knowledge, seeds, 1)
+    others = played(knowledge, seeds, 2), played(knowledge, seeds, 1, split=6)
+    single = played(knowledge, seeds[4:5], 1)
+    assert (many.existence > 0.5).any()
+    for name in TracksState._fields:
+        for other in others:
+            np.testing.assert_array_equal(getattr(many, name), getattr(other, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(many, name)[4:5], getattr(single, name), err_msg=name)
+
+
+def test_an_episode_starts_without_tracks():
+    tracker, state = Tracks(HALL), None
+    for _ in range(3):
+        _, state = scan(tracker, [[(0.0, 0.0)]] * 2, state)
+    detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.zeros((1, 2, 4)), np.array([(EAST, WEST)])
+    fresh, first = (tracker.update(detections, mask, sensors, one, np.array([True]))[1] for one in (state, None))
+    for name in ("existence", "weight", "time", "labels", "stream"):
+        np.testing.assert_array_equal(getattr(fresh, name), getattr(first, name), err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((np.nan, 0, 1, 0, 1), r"detection 2 of sensor 1 in scene 0 is \(nan, 0, 1, 0, 1\); every number"),
+        ((0, 0, -1, 0, 1), "xx, xy and yy must be a covariance"),
+        ((0, 0, 1, 1.1, 1), "xx, xy and yy must be a covariance"),
+        ((1009, 0, 1, 0, 1), r"\(1009, 0, 1, 0, 1\); it must be inside the arena of \+-1000, but for its error"),
+    ],
+)
+def test_wrong_detections_are_named(numbers, message):
+    detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
+    detections[0, 1, 2] = numbers
+    with pytest.raises(ValueError, match=message):
+        Tracks(HALL).checked(detections, mask, sensors)
+    mask[0, 1, 2] = 0
+    Tracks(HALL).checked(detections, mask, sensors)
+    detections[0, 1, 2], mask[0, 1, 2] = (1007, 0, 1, 0, 1), 1  # an error of less than 8 standard deviations
+    Tracks(HALL).checked(detections, mask, sensors)
+
+
+def test_wrong_shapes_and_sensors_are_named():
+    detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
+    with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 6\)"):
+        Tracks(HALL).checked(detections, mask[..., :3], sensors)
+    sensors[0, 1, 0] = np.inf
+    with pytest.raises(ValueError, match="sensor 1 in scene 0"):
+        Tracks(HALL).checked(detections, mask, sensors)
