@@ -312,8 +312,8 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts, export, attention,
-        critic, devices, gymnasium, start, training, hierarchy,
+        simulator, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts, export,
+        attention, critic, devices, gymnasium, start, training, hierarchy,
     )
 }  # fmt: skip
 
