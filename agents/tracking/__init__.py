@@ -1,6 +1,7 @@
-"""Trackers of intermittently observed targets: particles and the Kalman filter."""
+"""Trackers: of intermittently observed targets by particles or the Kalman filter, and of detections without names."""
 
 from hitmac.agents.tracking.kalman import KalmanTracker
 from hitmac.agents.tracking.particles import ParticleTracker
+from hitmac.agents.tracking.tracks import Tracks
 
-__all__ = ["KalmanTracker", "ParticleTracker"]
+__all__ = ["KalmanTracker", "ParticleTracker", "Tracks"]

@@ -1,13 +1,11 @@
-"""Tracks from detections without identities: by hand, and against SciPy's assignment."""
+"""Tracks from detections without identities: by hand."""
 
 import numpy as np
 import pytest
-from scipy.optimize import linear_sum_assignment
 
 from hitmac.agents.tracking import tracks
-from hitmac.agents.tracking.tracks import Tracks, TracksState, assign
+from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.kernels.threads import kernel
 from hitmac.envs.observation import DetectionObserver
 
 HALL = Scenario(
@@ -16,12 +14,6 @@ HALL = Scenario(
 )  # fmt: skip
 EAST, WEST = (-900.0, 0.0, 0.0, 1.0, 45.0, 1500.0), (900.0, 0.0, 0.0, -1.0, 45.0, 1500.0)
 OFF = (0.0,) * 6
-
-
-@kernel
-def assign_all(cost, column):
-    for k in range(len(cost)):
-        assign(cost[k], cost.shape[1], cost.shape[2], column[k])
 
 
 def scan(tracker, places, state=None, sensors=(EAST, WEST)):
@@ -37,18 +29,6 @@ def found(tracker, state, least=0.5):
     """Return the places of the tracks by label."""
     estimate = tracker.estimate(state, least)
     return {int(label): estimate.place[0, 0, j] for j, label in enumerate(estimate.label[0, 0]) if label > 0}
-
-
-def test_assignments_are_those_of_scipy():
-    rng = np.random.default_rng(0)
-    for rows, columns, ties in ((1, 1, False), (1, 4, False), (5, 5, False), (4, 7, False), (6, 6, True)):
-        cost = rng.normal(size=(200, rows, columns))
-        cost = np.minimum(cost.round(1), 0.0) if ties else cost
-        column = np.full((200, rows), -1)
-        assign_all(cost, column)
-        for one, own in zip(cost, column, strict=True):
-            assert len(set(own.tolist())) == rows
-            assert one[np.arange(rows), own].sum() == pytest.approx(one[linear_sum_assignment(one)].sum(), abs=1e-9)
 
 
 def test_a_target_seen_by_two_sensors_is_one_track():

@@ -1,0 +1,424 @@
+"""Tracks and the detections of sensors: prediction, gating, assignment, existence, births. Compiled by numba."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.tracking import particles
+from hitmac.agents.tracking.beliefs import AGE, moves_at
+from hitmac.agents.tracking.particles import STEP, X, Y, begin_course, to_border
+from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
+from hitmac.agents.tracking.track_states import (
+    TURNING,
+    begin,
+    find_again,
+    likelihood,
+    likelihood_of_particles,
+    predict,
+    scatter,
+    spread_of,
+    update,
+)  # fmt: skip
+from hitmac.envs.kernels.streams import draw_uniform
+from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+
+LOST = 5  # sub-steps without a detection after which particles replace the normal distributions
+LEAST, _MOST = 0.01, 0.999  # existence of a track
+_BIRTH = 0.02  # least existence of a new track
+_STRANGE = 0.02  # expected number of targets in the arena that no belief explains
+_NEARBY = 0.1  # least probability of detection of a track in whose gate a detection is
+_RAYS = 8  # of the area of a view
+
+
+class Filters(NamedTuple):
+    """Most tracks of R rows of knowledge; a slot without existence is free."""
+
+    mean: np.ndarray  # (R, k, 2, 4) x, y and velocity in each mode
+    covariance: np.ndarray  # (R, k, 2, 4, 4)
+    mode: np.ndarray  # (R, k, 2) probabilities of the modes
+    existence: np.ndarray  # (R, k)
+    age: np.ndarray  # (R, k) int64: sub-steps since the last detection
+    label: np.ndarray  # (R, k) int64, from 1
+    labels: np.ndarray  # (R,) int64: labels given so far
+
+
+@inlined
+def _chance(model, view, clear, x, y):
+    """Return the probability that a sensor detects a target at (x, y)."""
+    if not model.everywhere and not in_view(view, clear, x, y):
+        return 0.0
+    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+    away = min(math.sqrt((dx * dx + dy * dy) / view[VIEW_RANGE]), 1.0)
+    return 1.0 - model.missed_near - (model.missed_far - model.missed_near) * away
+
+
+@inlined
+def _area(model, walk, view, clear):
+    """Return the area of a view inside the arena and in front of obstacles, from the lengths of some rays."""
+    if model.everywhere:
+        return 4.0 * walk.half_width * walk.half_height
+    half = math.acos(max(view[VIEW_HALF], -1.0))
+    total = 0.0
+    for k in range(_RAYS):
+        turn = half * (2.0 * (k + 0.5) / _RAYS - 1.0)
+        c, s = math.cos(turn), math.sin(turn)
+        dx, dy = c * view[VIEW_COS] - s * view[VIEW_SIN], s * view[VIEW_COS] + c * view[VIEW_SIN]
+        length = min(to_border(walk, view[VIEW_X], view[VIEW_Y], dx, dy), math.sqrt(view[VIEW_RANGE]))
+        if clear is not None:
+            low, high = 0.0, length
+            for _ in range(10):
+                middle = 0.5 * (low + high)
+                if is_clear(clear, middle * dx, middle * dy):
+                    low = middle
+                else:
+                    high = middle
+            length = high
+        total += length * length
+    return max(total * half / _RAYS, 1.0)
+
+
+@allocating
+def assign(cost, rows, columns, column_of):
+    """Write the column assigned to each row of the `rows` by `columns` matrix of least total cost, rows <= columns.
+
+    Shortest augmenting paths with potentials, row by row. Source: Jonker, Volgenant, "A shortest augmenting path
+    algorithm for dense and sparse linear assignment problems", Computing 1987.
+    """
+    u, v = np.zeros(rows + 1), np.zeros(columns + 1)
+    row_of, before = np.zeros(columns + 1, np.int64), np.zeros(columns + 1, np.int64)  # from 1; 0: none
+    least, used = np.empty(columns + 1), np.empty(columns + 1, np.bool_)
+    for row in range(1, rows + 1):
+        row_of[0], column = row, 0
+        least[:], used[:] = np.inf, False
+        while True:
+            used[column] = True
+            k, delta, following = row_of[column], np.inf, 0
+            for c in range(1, columns + 1):
+                if not used[c]:
+                    reduced = cost[k - 1, c - 1] - u[k] - v[c]
+                    if reduced < least[c]:
+                        least[c], before[c] = reduced, column
+                    if least[c] < delta:
+                        delta, following = least[c], c
+            for c in range(columns + 1):
+                if used[c]:
+                    u[row_of[c]] += delta
+                    v[c] -= delta
+                else:
+                    least[c] -= delta
+            column = following
+            if row_of[column] == 0:
+                break
+        while column != 0:
+            row_of[column] = row_of[before[column]]
+            column = before[column]
+    for c in range(1, columns + 1):
+        if row_of[c] > 0:
+            column_of[row_of[c] - 1] = c - 1
+
+
+class Room(NamedTuple):
+    """Scratch memory of a thread, for k tracks, d detections and P particles."""
+
+    chance: np.ndarray  # (k,) probability of detecting each track
+    particle: np.ndarray  # (k, P) the same of its particles
+    spread: np.ndarray  # (k,) variance of the kernels at its particles
+    density: np.ndarray  # (d, k) of each detection of each track
+    unknown: np.ndarray  # (d,) intensity of each detection without a track
+    cost: np.ndarray  # (max(d, k), max(d, k))
+    column: np.ndarray  # (max(d, k),) int64
+
+
+@allocating
+def make_room(slots, most, number):
+    """Return scratch memory for `slots` tracks, at most `most` detections and `number` particles."""
+    size = max(slots, most)
+    return Room(
+        np.zeros(slots), np.zeros((slots, number)), np.zeros(slots), np.zeros((most, slots)), np.zeros(most),
+        np.zeros((size, size)), np.zeros(size, np.int64),
+    )  # fmt: skip
+
+
+@inlined
+def _list(detections, mask, listed, factor):
+    """Write the valid detections (d, 5), with covariances times `factor`, into `listed`; return their number."""
+    found = 0
+    for d in range(mask.shape[0]):
+        if mask[d]:
+            for a in range(5):
+                listed[found, a] = detections[d, a] * (factor if a > 1 else 1.0)
+            found += 1
+    return found
+
+
+@inlined
+def _look_for_unseen(model, body, weight, view, clear):
+    """Multiply the weights of unseen targets by the probability that a sensor does not detect them."""
+    for p in range(weight.shape[0]):
+        if weight[p] > 0.0:
+            weight[p] *= 1.0 - _chance(model, view, clear, body[X, p], body[Y, p])
+
+
+@inlined
+def _expect(model, filters, belief, r, view, clear, room):
+    """Write the probability that a sensor detects each track.
+
+    That of normal distributions is the mean over the mean place and two standard deviations along either axis.
+    """
+    for j in range(filters.existence.shape[1]):
+        if filters.existence[r, j] == 0.0:
+            continue
+        if filters.age[r, j] >= LOST:
+            body, weight, total = belief.body[r, j], belief.weight[r, j], 0.0
+            for p in range(weight.shape[0]):
+                room.particle[j, p] = _chance(model, view, clear, body[X, p], body[Y, p]) if weight[p] > 0.0 else 0.0
+                total += weight[p] * room.particle[j, p]
+            room.chance[j] = total / filters.existence[r, j]
+        else:
+            k = int(filters.mode[r, j, TURNING] > 0.5)
+            mean, own = filters.mean[r, j, k], filters.covariance[r, j, k]
+            dx, dy = math.sqrt(own[0, 0]), math.sqrt(own[1, 1])
+            total = 2.0 * _chance(model, view, clear, mean[0], mean[1])
+            for sign in (-1.5, 1.5):
+                total += _chance(model, view, clear, mean[0] + sign * dx, mean[1])
+                total += _chance(model, view, clear, mean[0], mean[1] + sign * dy)
+            room.chance[j] = total / 6.0
+
+
+@inlined
+def _miss(filters, belief, r, j, room):
+    """Update the existence, and the weights of the particles, of a track that a sensor does not detect."""
+    if room.chance[j] > 0.0:
+        missed = 1.0 - filters.existence[r, j] * room.chance[j]
+        if filters.age[r, j] >= LOST:
+            weight, total = belief.weight[r, j], 0.0
+            for p in range(weight.shape[0]):
+                weight[p] *= (1.0 - room.particle[j, p]) / missed
+                total += weight[p]
+            filters.existence[r, j] = total
+        else:
+            filters.existence[r, j] *= (1.0 - room.chance[j]) / missed
+
+
+@allocating
+def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, room, fused):
+    """Update the tracks of row r by the detections (number, 5) of sensor i: gating, assignment, misses and births.
+
+    If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
+    covariance intersection with equal weights.
+    """
+    walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
+    _expect(model, filters, belief, r, view, clear, room)
+    area = 4.0 * walk.half_width * walk.half_height
+    false = max(model.false, 1e-4) / _area(model, walk, view, clear)
+    unseen_body, unseen = belief.body[r, slots], belief.weight[r, slots]
+    radius = area / unseen.shape[0]  # squared, times pi: the area of pi particles
+    size = max(number, slots)
+    for j in range(slots):
+        if number > 0 and filters.existence[r, j] > 0.0 and filters.age[r, j] >= LOST:
+            room.spread[j] = spread_of(belief.body[r, j], belief.weight[r, j])
+    for d in range(number):
+        detection, here = detections[d], 0.0
+        for p in range(unseen.shape[0]):
+            dx, dy = detection[0] - unseen_body[X, p], detection[1] - unseen_body[Y, p]
+            if dx * dx + dy * dy < radius:
+                here += unseen[p]
+        born = (here / (math.pi * radius) + _STRANGE / area) * max(
+            _chance(model, view, clear, detection[0], detection[1]), _NEARBY
+        )
+        room.unknown[d] = false + born
+        for j in range(size):
+            room.cost[d, j] = 0.0
+            if j < slots and filters.existence[r, j] > 0.0:
+                if filters.age[r, j] >= LOST:
+                    density = likelihood_of_particles(belief.body[r, j], belief.weight[r, j], room.spread[j], detection)
+                else:
+                    density = likelihood(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detection)
+                room.density[d, j] = density
+                chance = filters.existence[r, j] * max(room.chance[j], _NEARBY)
+                if density > 0.0:
+                    room.cost[d, j] = min(-math.log(chance * density / ((1.0 - chance) * room.unknown[d])), 0.0)
+    room.column[:] = -1
+    if number > 0:
+        for d in range(number, size):
+            room.cost[d] = 0.0
+        assign(room.cost, size, size, room.column)
+    for d in range(number):
+        if room.cost[d, room.column[d]] == 0.0:
+            room.column[d] = -1
+    for j in range(slots):
+        if filters.existence[r, j] == 0.0:
+            continue
+        mine = -1
+        for d in range(number):
+            if room.column[d] == j:
+                mine = d
+        if mine < 0:
+            _miss(filters, belief, r, j, room)
+            continue
+        chance = max(room.chance[j], _NEARBY)
+        ratio = 1.0 - chance + chance * room.density[mine, j] / room.unknown[mine]
+        existence = filters.existence[r, j]
+        filters.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
+        if filters.age[r, j] >= LOST:
+            find_again(
+                model, walk, belief.body[r, j], belief.weight[r, j], room.spread[j], filters.mean[r, j],
+                filters.covariance[r, j], filters.mode[r, j], detections[mine],
+            )  # fmt: skip
+        else:
+            if fused:
+                filters.covariance[r, j] *= 2.0
+            update(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detections[mine])
+        filters.age[r, j] = 0
+    for d in range(number):
+        existence = 1.0 - false / room.unknown[d]
+        if room.column[d] < 0 and existence > _BIRTH:
+            slot = filters.existence[r].argmin()
+            if filters.existence[r, slot] < existence:
+                filters.existence[r, slot], filters.age[r, slot] = existence, 0
+                filters.labels[r] += 1
+                filters.label[r, slot] = filters.labels[r]
+                begin(
+                    model, filters.mean[r, slot], filters.covariance[r, slot], filters.mode[r, slot], detections[d],
+                    0.0, 0.0, model.speed * model.speed,
+                )  # fmt: skip
+
+
+@allocating
+def _move(rules, model, filters, scene, r, pieces):
+    """Predict the tracks and the unseen targets of row r."""
+    walk, belief, time, slots = rules.walk, scene.belief, scene.time[r], filters.existence.shape[1]
+    moves = moves_at(rules, time - 1)
+    for j in range(slots):
+        if filters.existence[r, j] == 0.0:
+            continue
+        filters.age[r, j] += 1
+        filters.existence[r, j] *= model.survival
+        scene.known[r, j, AGE] += 1.0
+        if filters.age[r, j] < LOST:
+            predict(model, filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], moves * walk.time_step)
+        elif pieces is not None:
+            follow_pieces(pieces, belief, r, j)
+            filters.existence[r, j] = belief.weight[r, j].sum()
+        else:
+            belief.weight[r, j] *= model.survival
+            for _ in range(moves):
+                particles.advance(walk, belief, r, j)
+    if pieces is not None:
+        follow_pieces(pieces, belief, r, slots)
+        add_arrivals(pieces, belief, r, slots, time)
+    else:
+        for _ in range(moves):
+            particles.advance(walk, belief, r, slots)
+        if model.arrivals > 0.0:
+            weight = belief.weight[r, slots]
+            every = max(int(2.0 * model.expected / (model.arrivals * weight.shape[0])), 1)
+            if time % every == 0:
+                p = weight.argmin()
+                _place_unseen(walk, belief, r, slots, p)
+                weight[p] += model.arrivals * every
+
+
+@inlined
+def _place_unseen(walk, belief, r, j, p):
+    """Put a particle of the unseen anywhere in the area of unknown targets."""
+    body = belief.body[r, j]
+    body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, r)
+    body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, r)
+    begin_course(walk, body, p, belief.stream[particles.KEY, r], belief.stream[particles.DRAWN, r])
+    belief.stream[particles.DRAWN, r] += np.uint64(3)
+    body[STEP, p] = np.inf
+
+
+@kernel
+def track_all(rules, model, filters, scene, detections, mask, clear, pieces, share):
+    """Update the tracks of all R rows of knowledge by the detections (B, n, d, 5) of `mask` (B, n, d).
+
+    A row is fed by all sensors of its scene, or by its own where every sensor has a row.
+    """
+    belief, known, views, _, _, time = scene
+    slots, (scenes, n, most) = known.shape[1], mask.shape
+    rows, number = known.shape[0] // scenes, belief.weight.shape[2]
+    room = make_room(slots, most, number)
+    listed = np.zeros((most, 5))
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            b = r // rows
+            if time[r] > 0:
+                _move(rules, model, filters, scene, r, pieces)
+            elif pieces is not None:
+                start_unseen(pieces, belief, r, slots)
+            else:
+                for p in range(number):
+                    _place_unseen(rules.walk, belief, r, slots, p)
+                belief.weight[r, slots] = model.expected / number
+            first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
+            for i in range(first, last):
+                if views[r, i, VIEW_RANGE] > 0.0:
+                    own = None if clear is None else clear[b % clear.shape[0], i]
+                    found = _list(detections[b, i], mask[b, i], listed, 1.0)
+                    _take_scan(rules, model, filters, scene, r, i, listed, found, own, room, False)
+            for i in range(first, last):
+                if views[r, i, VIEW_RANGE] > 0.0:
+                    own = None if clear is None else clear[b % clear.shape[0], i]
+                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, i], own)
+
+
+@kernel
+def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share):
+    """Update the tracks of every sensor's row by the `tracks` (B, n, k, 5) that others have `sent` (B, n, k).
+
+    `link` is the square of the communication range and the probability that a message is lost.
+    """
+    belief, known, views, _, _, _ = scene
+    slots, (_, n, most), number = known.shape[1], sent.shape, belief.weight.shape[2]
+    room = make_room(slots, most, number)
+    listed = np.zeros((most, 5))
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            b, i = r // n, r % n
+            for k in range(n):
+                dx, dy = views[r, i, VIEW_X] - views[r, k, VIEW_X], views[r, i, VIEW_Y] - views[r, k, VIEW_Y]
+                near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
+                if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
+                    own = None if clear is None else clear[b % clear.shape[0], k]
+                    found = _list(tracks[b, k], sent[b, k], listed, 2.0)
+                    _take_scan(rules, model, filters, scene, r, k, listed, found, own, room, True)
+                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
+
+
+@kernel
+def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
+    """End tracks, and give particles to the detected ones: to all if `every`, or to those that are about to be lost.
+
+    With recorded motion, `pieces` and the `places` (R, k, P) of the new particles are given.
+    """
+    belief, lower = scene.belief, np.zeros((4, 4))
+    for low, high in blocks(filters.existence.shape[0], share):
+        for r in range(low, high):
+            for j in range(filters.existence.shape[1]):
+                if filters.existence[r, j] < LEAST:
+                    filters.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
+                age, existence = filters.age[r, j], filters.existence[r, j]
+                scene.present[r, j] = existence > 0.0
+                if age == 0 and existence > 0.0:
+                    for a in range(4):
+                        scene.known[r, j, a] = (
+                            filters.mode[r, j, 0] * filters.mean[r, j, 0, a]
+                            + filters.mode[r, j, 1] * filters.mean[r, j, 1, a]
+                        )  # fmt: skip
+                    scene.known[r, j, AGE] = 0.0
+                if existence > 0.0 and (age == LOST - 1 or (every and age < LOST)):
+                    mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+                    if pieces is None:
+                        scatter(
+                            rules.walk, belief.body[r, j], belief.weight[r, j], mean, covariance, mode, existence,
+                            draws, lower,
+                        )  # fmt: skip
+                    else:
+                        k = int(mode[TURNING] > 0.5)
+                        deviation = math.sqrt(0.5 * (covariance[k, 0, 0] + covariance[k, 1, 1]))
+                        take_pieces(pieces, belief, r, j, mean[k, 0], mean[k, 1], places[r, j], deviation)
+                        belief.weight[r, j] *= existence

@@ -1,0 +1,246 @@
+"""State of a track: normal distributions in two modes, or particles. Compiled by numba."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, SPEED, STEP, X, Y, to_border
+from hitmac.envs.kernels.threads import allocating, inlined
+
+QUIET, TURNING = range(2)
+"""Modes of a track: a nearly constant velocity, and a velocity that is about to change."""
+
+_GATE = 16.0  # squared Mahalanobis distance
+
+
+class Model(NamedTuple):
+    """Sensors, and motion of a target in a sub-step, as tracks assume them."""
+
+    speed: float  # standard deviation of an unknown velocity, in each axis
+    quiet: float  # power of the acceleration in each mode, units^2 / s^3
+    turning: float
+    begin: float  # probability that a quiet target begins to turn, and that a turning one ends
+    end: float
+    survival: float  # probability that a present target stays
+    expected: float  # number of targets at first
+    arrivals: float  # expected number of new targets
+    missed_near: float  # probability of a missed detection at the sensor, and at its range
+    missed_far: float
+    false: float  # mean number of false detections of a sensor
+    everywhere: bool  # all places are in view of all sensors
+
+
+@allocating
+def predict(model, mean, covariance, mode, t):
+    """Predict the modes of a track after t seconds: mixing, then a random change of velocity; see :class:`Tracks`."""
+    old_mean, old_covariance = mean.copy(), covariance.copy()
+    first, second = mode[QUIET], mode[TURNING]
+    for k in range(2):
+        from_quiet = first * (model.begin if k == TURNING else 1.0 - model.begin)
+        from_turning = second * (1.0 - model.end if k == TURNING else model.end)
+        mode[k] = from_quiet + from_turning
+        share = from_quiet / mode[k]
+        q = model.turning if k == TURNING else model.quiet
+        for a in range(4):
+            mean[k, a] = share * old_mean[0, a] + (1.0 - share) * old_mean[1, a]
+        for a in range(4):
+            apart = share * (1.0 - share) * (old_mean[0, a] - old_mean[1, a])
+            for b in range(4):
+                covariance[k, a, b] = (
+                    share * old_covariance[0, a, b] + (1.0 - share) * old_covariance[1, a, b]
+                    + apart * (old_mean[0, b] - old_mean[1, b])
+                )  # fmt: skip
+        for a in range(2):
+            mean[k, a] += t * mean[k, a + 2]
+        own = covariance[k]
+        for a in range(2):  # F C F^T, rows and then columns
+            for b in range(4):
+                own[a, b] += t * own[a + 2, b]
+        for a in range(4):
+            for b in range(2):
+                own[a, b] += t * own[a, b + 2]
+        for a in range(2):
+            own[a, a] += q * t * t * t  # the velocity changes at the beginning
+            own[a, a + 2] += q * t * t
+            own[a + 2, a] += q * t * t
+            own[a + 2, a + 2] += q * t
+
+
+@inlined
+def normal_density(dx, dy, xx, xy, yy):
+    """Return the density of a normal distribution at an offset from its mean, and the squared Mahalanobis distance."""
+    determinant = xx * yy - xy * xy
+    squared = (yy * dx * dx - 2.0 * xy * dx * dy + xx * dy * dy) / determinant
+    return math.exp(-0.5 * squared) / (2.0 * math.pi * math.sqrt(determinant)), squared
+
+
+@inlined
+def likelihood(mean, covariance, mode, detection):
+    """Return the density of a detection of a track in its modes, 0 out of all gates."""
+    total = 0.0
+    for k in range(2):
+        own = covariance[k]
+        density, squared = normal_density(
+            detection[0] - mean[k, 0], detection[1] - mean[k, 1],
+            own[0, 0] + detection[2], own[0, 1] + detection[3], own[1, 1] + detection[4],
+        )  # fmt: skip
+        if squared < _GATE:
+            total += mode[k] * density
+    return total
+
+
+@allocating
+def update(mean, covariance, mode, detection):
+    """Update the modes of a track by its detection, as the Kalman filter does."""
+    gain = np.empty((4, 2))
+    total = 0.0
+    for k in range(2):
+        own = covariance[k]
+        dx, dy = detection[0] - mean[k, 0], detection[1] - mean[k, 1]
+        xx, xy, yy = own[0, 0] + detection[2], own[0, 1] + detection[3], own[1, 1] + detection[4]
+        density, _ = normal_density(dx, dy, xx, xy, yy)
+        mode[k] *= density
+        total += mode[k]
+        determinant = xx * yy - xy * xy
+        for a in range(4):
+            gain[a, 0] = (own[a, 0] * yy - own[a, 1] * xy) / determinant
+            gain[a, 1] = (own[a, 1] * xx - own[a, 0] * xy) / determinant
+            mean[k, a] += gain[a, 0] * dx + gain[a, 1] * dy
+        row_x, row_y = own[0].copy(), own[1].copy()
+        for a in range(4):
+            for b in range(4):
+                own[a, b] -= gain[a, 0] * row_x[b] + gain[a, 1] * row_y[b]
+    for k in range(2):
+        mode[k] = max(mode[k] / total, 1e-6) if total > 0.0 else 0.5
+    total = mode[0] + mode[1]
+    mode[0], mode[1] = mode[0] / total, mode[1] / total
+
+
+@inlined
+def begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance):
+    """Start the modes of a track at a detection, with a mean velocity and its variance in each axis."""
+    for k in range(2):
+        mean[k, 0], mean[k, 1], mean[k, 2], mean[k, 3] = detection[0], detection[1], velocity_x, velocity_y
+        covariance[k] = 0.0
+        covariance[k, 0, 0], covariance[k, 1, 1] = detection[2], detection[4]
+        covariance[k, 0, 1] = covariance[k, 1, 0] = detection[3]
+        covariance[k, 2, 2] = covariance[k, 3, 3] = variance
+    mode[QUIET], mode[TURNING] = 1.0 - model.begin, model.begin
+
+
+@inlined
+def velocity_of(walk, body, p):
+    """Return the mean velocity (x, y) of particle p."""
+    dx, dy = body[AIM_X, p], body[AIM_Y, p]
+    if walk.model == GOALS:
+        dx, dy = dx - body[X, p], dy - body[Y, p]
+    away = math.sqrt(dx * dx + dy * dy)
+    scale = body[SPEED, p] * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
+    return scale * dx, scale * dy
+
+
+@inlined
+def spread_of(body, weight):
+    """Return the variance of the kernel at each particle, by Silverman's rule: that of the places times P^(-1/3)."""
+    total, mean_x, mean_y, squares = 1e-300, 0.0, 0.0, 0.0
+    for p in range(weight.shape[0]):
+        if weight[p] > 0.0:
+            total += weight[p]
+            mean_x += weight[p] * body[X, p]
+            mean_y += weight[p] * body[Y, p]
+            squares += weight[p] * (body[X, p] * body[X, p] + body[Y, p] * body[Y, p])
+    mean_x, mean_y = mean_x / total, mean_y / total
+    variance = max(0.5 * (squares / total - mean_x * mean_x - mean_y * mean_y), 1.0)
+    return variance * weight.shape[0] ** (-1.0 / 3.0)
+
+
+@inlined
+def likelihood_of_particles(body, weight, spread, detection):
+    """Return the density of a detection of a target with these particles, as normal kernels."""
+    density, total = 0.0, 1e-300
+    xx, xy, yy = detection[2] + spread, detection[3], detection[4] + spread
+    for p in range(weight.shape[0]):
+        if weight[p] > 0.0:
+            dx, dy = detection[0] - body[X, p], detection[1] - body[Y, p]
+            total += weight[p]
+            if dx * dx + dy * dy < _GATE * (xx + yy):
+                density += weight[p] * normal_density(dx, dy, xx, xy, yy)[0]
+    return density / total
+
+
+@inlined
+def find_again(model, walk, body, weight, spread, mean, covariance, mode, detection):
+    """Start the modes of a track at a detection, with the velocities of the particles nearby."""
+    total, velocity_x, velocity_y, squares = 1e-300, 0.0, 0.0, 0.0
+    xx, xy, yy = detection[2] + spread, detection[3], detection[4] + spread
+    for p in range(weight.shape[0]):
+        if weight[p] > 0.0:
+            near = weight[p] * normal_density(detection[0] - body[X, p], detection[1] - body[Y, p], xx, xy, yy)[0]
+            vx, vy = velocity_of(walk, body, p)
+            total += near
+            velocity_x += near * vx
+            velocity_y += near * vy
+            squares += near * (vx * vx + vy * vy)
+    velocity_x, velocity_y = velocity_x / total, velocity_y / total
+    variance = 0.5 * (squares / total - velocity_x * velocity_x - velocity_y * velocity_y)
+    variance = min(max(variance, 0.04 * model.speed * model.speed), model.speed * model.speed)
+    begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance)
+
+
+@allocating
+def _root(covariance, lower):
+    """Write the Cholesky factor of a covariance matrix (4, 4); a dimension without variance gets zeros."""
+    lower[:] = 0.0
+    for a in range(4):
+        for b in range(a + 1):
+            rest = covariance[a, b]
+            for c in range(b):
+                rest -= lower[a, c] * lower[b, c]
+            if a == b:
+                lower[a, a] = math.sqrt(max(rest, 0.0))
+            else:
+                lower[a, b] = rest / lower[b, b] if lower[b, b] > 1e-9 else 0.0
+
+
+@allocating
+def scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower):
+    """Replace the particles of a track by quantiles of its normal distributions.
+
+    `draws` (P, 6) are four normal numbers and two uniform ones for each particle, the same for all tracks. A particle
+    that walks to goals gets one straight ahead, of the distribution of :func:`~.particles.pin` on a course whose start
+    was not seen.
+    """
+    number, slowest = weight.shape[0], walk.min_speed
+    turning = number - int(number * mode[TURNING] + 0.5)
+    factor = 1.0 + 0.5 * walk.speed_noise
+    if walk.model == GOALS:  # slower targets get stuck at once
+        slowest = max(slowest, walk.stuck_distance / (walk.time_step * (1.0 + walk.speed_noise)))
+    for p in range(number):
+        k = int(p >= turning)
+        if p == 0 or p == turning:
+            _root(covariance[k], lower)
+        x = mean[k, 0] + lower[0, 0] * draws[p, 0]
+        y = mean[k, 1] + lower[1, 0] * draws[p, 0] + lower[1, 1] * draws[p, 1]
+        dx, dy = mean[k, 2], mean[k, 3]
+        for a in range(3):
+            dx += lower[2, a] * draws[p, a]
+            dy += lower[3, a] * draws[p, a]
+        dy += lower[3, 3] * draws[p, 3]
+        x, y = min(max(x, -walk.half_width), walk.half_width), min(max(y, -walk.half_height), walk.half_height)
+        speed = math.sqrt(dx * dx + dy * dy)
+        dx, dy = (dx / speed, dy / speed) if speed > 0.0 else (1.0, 0.0)
+        speed = min(max(speed / factor, slowest), walk.max_speed)
+        body[X, p], body[Y, p], body[SPEED, p] = x, y, speed
+        body[STEP, p], body[MOVES, p] = np.inf, 0.0
+        body[AIM_X, p], body[AIM_Y, p] = dx, dy
+        if walk.model == GOALS:
+            pace = max(speed * factor * walk.time_step, 1e-9)
+            ahead = to_border(walk, x, y, dx, dy)
+            before = min(walk.patience * pace, to_border(walk, x, y, -dx, -dy))
+            half = 0.5 * ahead
+            gone = math.sqrt(half * half + draws[p, 4] * before * (before + 2.0 * half)) - half
+            goal = math.sqrt(gone * gone + draws[p, 5] * ahead * (ahead + 2.0 * gone)) - gone
+            body[MOVES, p] = max(gone / pace - 1.0, 0.0)
+            body[AIM_X, p], body[AIM_Y, p] = x + dx * goal, y + dy * goal
+    weight[:] = existence / number
