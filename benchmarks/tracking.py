@@ -144,7 +144,7 @@ def soup(
 
 
 CHOSEN: dict[tuple[bool, float], dict[str, float]] = {
-    (False, 10.0): {"power": 400.0, "keep": 20.0, "points": 2},
+    (False, 10.0): {"power": 1600.0, "keep": 20.0, "points": 3},
     (True, 10.0): {"power": 400.0, "keep": 20.0, "points": 2},
     (False, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
     (True, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
