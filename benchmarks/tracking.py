@@ -56,7 +56,7 @@ def own(scenario: Any, scans: list[Scan]) -> Iterator[np.ndarray]:
     tracker, state = Tracks(scenario, forecast=False), None
     for scan in scans:
         _, state = tracker.update(*scan[:3], state)
-        found = tracker.estimate(state)
+        found = tracker.estimate(state, within=C)
         yield np.where(found.label[..., None] > 0, found.place, np.nan)[:, 0]
 
 
@@ -145,7 +145,7 @@ def soup(
 
 CHOSEN: dict[tuple[bool, float], dict[str, float]] = {
     (False, 10.0): {"power": 1600.0, "keep": 20.0, "points": 3},
-    (True, 10.0): {"power": 400.0, "keep": 20.0, "points": 2},
+    (True, 10.0): {"power": 1600.0, "keep": 20.0, "points": 3},
     (False, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
     (True, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
 }

@@ -205,19 +205,20 @@ class Tracks:
         new.time[:] += 1
         return scene, new
 
-    def estimate(self, state: TracksState, least: float = 0.5) -> Estimate:
-        """Return the tracks that exist with a probability of at least `least`."""
+    def estimate(self, state: TracksState, least: float = 0.5, within: float = math.inf) -> Estimate:
+        """Return the tracks whose target exists, less than `within` from its mean, with probability `least` or more."""
         lost = state.age[..., None] >= LOST
         share = state.weight[:, :, :-1] / np.maximum(state.existence, LEAST)[..., None]
         places, share = state.body[:, :, :-1, :2].swapaxes(-1, -2), np.where(share > 0.0, share, 0.0)[..., None]
         mean, covariance = _moments(state.mean[..., :2], state.mode[..., None])
         covariance += (state.covariance[..., :2, :2] * state.mode[..., None, None]).sum(-3)
-        far, spread = _moments(np.where(share > 0.0, places, 0.0), share)
-        return Estimate(
-            np.where(lost, far, mean),
-            np.where(lost[..., None], spread, covariance),
-            np.where(state.existence >= least, state.label, 0),
-        )
+        places = np.where(share > 0.0, places, 0.0)
+        far, spread = _moments(places, share)
+        place, covariance = np.where(lost, far, mean), np.where(lost[..., None], spread, covariance)
+        near = -np.expm1(-(within**2) / np.maximum(np.trace(covariance, axis1=-2, axis2=-1), 1e-9))  # of a normal one
+        nearby = (share[..., 0] * (np.linalg.norm(places - far[..., None, :], axis=-1) < within)).sum(-1)
+        located = state.existence * np.where(lost[..., 0], nearby, near)
+        return Estimate(place, covariance, np.where(located >= least, state.label, 0))
 
     def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
         """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""

@@ -38,6 +38,9 @@ def test_a_target_seen_by_two_sensors_is_one_track():
         scene, state = scan(tracker, [[place], [place]], state)
     assert list(found(tracker, state)) == [1]
     assert found(tracker, state)[1] == pytest.approx(place, abs=3)
+    spread = np.sqrt(tracker.estimate(state).covariance[0, 0, int(state.existence.argmax()), 0, 0])
+    for radii, located in ((0.5, False), (3.0, True)):
+        assert tracker.estimate(state, within=radii * spread).label.any() == located
     j = int(state.existence.argmax())
     assert scene.known[0, j] == pytest.approx([*place, 80, 0, 0], abs=10)  # 16 units in 0.2 s
     assert scene.belief.weight[0, j].sum() == pytest.approx(state.existence[0, 0, j])
@@ -99,6 +102,8 @@ def test_a_lost_target_is_found_again_under_its_label():
     for _ in range(10):
         _, state = scan(tracker, [[], []], state, (OFF, OFF))
     assert found(tracker, state)[1] == pytest.approx((4, 0), abs=60)
+    for within, located in ((5.0, False), (300.0, True)):  # the particles spread by some 60
+        assert tracker.estimate(state, within=within).label.any() == located
     for step in range(20, 24):
         _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state)
     assert list(found(tracker, state)) == [1]
