@@ -146,8 +146,8 @@ def soup(
 CHOSEN: dict[tuple[bool, float], dict[str, float]] = {
     (False, 10.0): {"power": 1600.0, "keep": 20.0, "points": 3},
     (True, 10.0): {"power": 1600.0, "keep": 20.0, "points": 3},
-    (False, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
-    (True, 50.0): {"power": 400.0, "keep": 20.0, "points": 3},
+    (False, 50.0): {"power": 800.0, "keep": 5.0, "points": 3},
+    (True, 50.0): {"power": 400.0, "keep": 5.0, "points": 3},
 }
 """Constants of Stone Soup's trackers, by `joint` and noise."""
 
@@ -181,9 +181,9 @@ def tracking() -> None:
             *parts, seconds = score(run, scans)
             words = " ".join(f"{part:>{width}.2f}" for part, width in zip(parts, (6, 9, 6, 6), strict=True))
             print(f"  {scenario.position_noise:>5g} {name:<16} {words} {1e3 * seconds:>8.3f}", flush=True)
-    scenario, scans = play(CASES[0], SEED, 1024)
+    scenario, scans = play(CASES[0], SEED, 256)
     began, rates = time.process_time(), []
     for _ in own(scenario, scans):
-        rates.append(1024 / (time.process_time() - began))
+        rates.append(256 / (time.process_time() - began))
         began = time.process_time()
-    print(f"  {np.median(rates[10:]):,.0f} scenes x scans per second of processor time, 1024 scenes")
+    print(f"  {np.median(rates[10:]):,.0f} scenes x scans per second of processor time, 256 scenes")

@@ -289,6 +289,6 @@ class Tracks:
             quiet = (2.0 * speed * speed * min(swerve * swerve / 3.0, 1.0) + (0.1 * s.speed_noise * speed) ** 2) / t
             begin = 0.01
         return Model(
-            max(speed, 1e-6 * math.sqrt(area)), quiet, speed * speed / t, begin, 0.3, stays, expected, arrivals,
+            max(speed, 1e-6 * math.sqrt(area)), quiet, 0.5 * speed * speed / t, begin, 0.3, stays, expected, arrivals,
             near, far, s.false_detections, s.knowledge == "full",
         )  # fmt: skip
