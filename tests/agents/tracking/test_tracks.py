@@ -197,6 +197,24 @@ def test_wrong_detections_are_named(numbers, message):
     Tracks(HALL).checked(detections, mask, sensors)
 
 
+@pytest.mark.slow  # compiles for recorded motion
+def test_a_lost_target_moves_as_recorded_and_leaves_with_its_track(tmp_path):
+    """All recorded targets turn from +x to +y at the origin, and leave at y = 30."""
+    ways = [[*((x, 0.1 * shift) for x in range(-40, 0, 2)), *((0, y + 0.1 * shift) for y in range(0, 32, 2))]
+            for shift in range(4)]  # fmt: skip
+    rows = [f"{20 * k + t},{k},{x},{y}" for k, way in enumerate(ways) for t, (x, y) in enumerate(way)]
+    (tmp_path / "tracks.csv").write_text("\n".join(["time,id,x,y", *rows]) + "\n")
+    scenario = HALL.replace(time_step=1, tracks=str(tmp_path / "tracks.csv"), walk="recorded")
+    tracker, state, lost = Tracks(scenario), None, {}
+    for t in range(40):
+        seen = [[(-40.0 + 2 * t, 0.2)]] * 2 if t < 15 else [[], []]
+        _, state = scan(tracker, seen, state, (EAST, WEST) if t < 15 else (OFF, OFF))
+        lost[t] = found(tracker, state)
+    assert lost[14][1] == pytest.approx((-12, 0), abs=3)
+    assert lost[28][1] == pytest.approx((0, 16), abs=6)
+    assert not lost[39]
+
+
 def test_wrong_shapes_and_sensors_are_named():
     detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
     with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 6\)"):
