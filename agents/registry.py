@@ -16,6 +16,7 @@ from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned import checkpoint
+from hitmac.agents.learned.beliefs import BeliefPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.policy import (
     NEARNESS,
@@ -28,7 +29,7 @@ from hitmac.agents.policy import (
     has_learned,
 )
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.observation import PAPER_FEATURES, DetectionObserver
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import convert, did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
@@ -183,6 +184,19 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         TypeError: an agent of another type, or an option of another type.
     """
     scenario = load_scenario(scenario)
+    made = _load(agent, scenario, executor)
+    if scenario.identities or made.features == DetectionObserver.features:
+        return made
+    if made.nearness:
+        raise ValueError(
+            f"{made.name} is given {', '.join(made.nearness)}; without identities agents observe all tracks"
+        )
+    tracking = BeliefPolicy(made.policy, scenario, made.features)
+    return made._replace(policy=tracking, features=tracking.features)
+
+
+def _load(agent: Agent | Policy | str | Path, scenario: Scenario, executor: Any) -> Agent:
+    """Load an agent as :func:`load_agent` does; its features may be those of targets with identities."""
     if not isinstance(agent, str | Path):
         if executor is not None:
             raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
@@ -193,7 +207,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         return _custom(type(agent).__name__, agent)
     name = str(agent)
     if isinstance(agent, str) and name.startswith(_MEMORYLESS):
-        whole = load_agent(name.removeprefix(_MEMORYLESS), scenario, executor=executor)
+        whole = _load(name.removeprefix(_MEMORYLESS), scenario, executor)
         memoryless = Memoryless(whole.policy, whole.features)
         return whole._replace(name=name, policy=memoryless, features=memoryless.features)
     source, own, nearness = parse_name(agent)

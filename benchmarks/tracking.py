@@ -27,7 +27,7 @@ class Scan(NamedTuple):
 
     detections: np.ndarray  # (B, n, d, 5)
     mask: np.ndarray  # (B, n, d)
-    sensors: np.ndarray  # (B, n, 6)
+    sensors: np.ndarray  # (B, n, 7)
     truth: np.ndarray  # (B, m, 2)
 
 

@@ -183,8 +183,8 @@ class DetectionObserver:
               scenario's units and their square. The first places of a row are taken, the others 0. d is m + K, where K
               is the least number that false detections exceed with a probability under 1e-6; more are left out;
             - ``mask``, MultiBinary (n, d): 1 for a detection;
-            - ``sensors``, Box (n, 6) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
-              and range; 0 for a sensor that does not work.
+            - ``sensors``, Box (n, 7) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
+              range, and the place on its rail / length of the rail; 0 for a sensor that does not work.
     """
 
     features = ("detections",)
@@ -203,8 +203,8 @@ class DetectionObserver:
         reach = longest_range(scenario) * scenario.distance_scale
         places = n, self._shape[2]
         high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
-        most = np.tile(np.array([width, height, 1, 1, 180, reach], np.float32), (n, 1))
-        least = most * np.array([-1, -1, -1, -1, 0, 0], np.float32)
+        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1], np.float32), (n, 1))
+        least = most * np.array([-1, -1, -1, -1, 0, 0, 0], np.float32)
         self.space = spaces.Dict(
             detections=spaces.Box(-high, high, dtype=np.float32),
             mask=spaces.MultiBinary(places),
@@ -217,7 +217,7 @@ class DetectionObserver:
         check_sizes(simulator, n, m)
         detections = np.zeros((simulator.num_envs, n, d, 5), np.float32)
         mask = np.zeros(detections.shape[:-1], np.int8)
-        sensors = np.zeros((simulator.num_envs, n, 6), np.float32)
+        sensors = np.zeros((simulator.num_envs, n, 7), np.float32)
         simulator.run(detect, self._model, detections, mask, sensors, rows=simulator.observed)
         return {"detections": detections, "mask": mask, "sensors": sensors}
 

@@ -22,7 +22,8 @@ _BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
 _VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
 _RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
 _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
-_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # part of every palette, since they are too small to be chosen
+_DETECTION, _TRACK = (200, 120, 0), (120, 70, 150)
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION)  # part of every palette, since they are too small to be chosen
 _MOST_NUMBERED = 80  # sensors or targets with readable numbers
 _FADED = 100.0  # sub-steps in which the mark of a last known position fades to a third
 
@@ -80,12 +81,19 @@ class Picture:
         return self.draw(task.simulator, b, assigned=None if task.assigned is None else task.assigned[b])
 
     def draw(
-        self, simulator: Simulator, b: int, caption: str | None = None, assigned: np.ndarray | None = None
+        self,
+        simulator: Simulator,
+        b: int,
+        caption: str | None = None,
+        assigned: np.ndarray | None = None,
+        detections: np.ndarray | None = None,
+        tracks: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> np.ndarray:
         """Draw scene `b` of a simulator; return the picture (height, width, 3) uint8.
 
         The `caption` is a line of text above the scene; None: coverage and sub-step. Assignments `assigned` (n, m) bool
-        are drawn as lines from sensors to targets.
+        are drawn as lines from sensors to targets, `detections` (q, 2) as crosses, and `tracks`, means (k, 2) and
+        covariances (k, 2, 2), as ellipses of two standard deviations.
         """
         from PIL import Image, ImageDraw
 
@@ -122,6 +130,16 @@ class Picture:
             else:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
+        for x, y in [] if detections is None else self._places(detections):
+            draw.line((x - unit, y, x + unit, y), fill=_DETECTION, width=_SMOOTH)
+            draw.line((x, y - unit, x, y + unit), fill=_DETECTION, width=_SMOOTH)
+        if tracks is not None:
+            values, axes = np.linalg.eigh(tracks[1])
+            angle = np.linspace(0.0, 2.0 * np.pi, 37)
+            circle = np.stack((np.cos(angle), np.sin(angle)), -1)
+            spread = 2.0 * axes * np.sqrt(np.maximum(values, 0.0))[:, None]
+            for ellipse in self._places(tracks[0][:, None] + circle @ spread.swapaxes(1, 2)):
+                draw.line([tuple(point) for point in ellipse], fill=_TRACK, width=2 * _SMOOTH, joint="curve")
         if caption is None:
             coverage = f"coverage {state.coverage[b]:.2f}" if len(targets) else "no targets"
             caption = f"{coverage}   sub-step {state.time[b]}"

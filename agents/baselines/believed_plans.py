@@ -192,23 +192,6 @@ def _follow_piece(pieces, body, p, word, bit, middle, futures):
         put(futures, look, word, x + shift_x, y + shift_y, bit)
 
 
-@allocating
-def foresee_pieces(pieces, samples, per_word, body, weight, j, most, middle, futures):
-    """List the positions at each look of particles (7, P) sampled at even steps of their weights (P,).
-
-    A sample is a ``1 / samples`` of a target; those of a weight over 1 also take the words of the `most` - 1 next
-    targets.
-    """
-    total, source = weight[0], 0
-    for s in range(min(int(weight.sum() * samples + 0.5), most * samples)):
-        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
-            source += 1
-            total += weight[source]
-        k = j + s // samples
-        bit = _ONE << np.uint64(k % per_word * samples + s % samples)
-        _follow_piece(pieces, body, source, k // per_word, bit, middle, futures)
-
-
 @inlined
 def _moves_on_course(walk, shortest, away, last, made, draw):
     """Return the number of moves until a target takes a new goal.
@@ -261,29 +244,35 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 
 @allocating
-def foresee_believed(
-    rules, search, sampling, body, weight, together, time, j, middle, moves, views, clear, shared, futures
+def foresee(
+    rules, search, sampling, pieces, body, weight, together, time, j, most, middle, moves, views, clear, shared, futures
 ):
-    """List the positions of target j at each look, from particles (7, P) resampled at even steps of the weights (P,).
+    """List the positions of target j at each look, from particles (7, P) sampled at even steps of their weights (P,).
 
-    The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps plan for the
-    same futures. If all particles move `together`, samples share an entry until they turn. `middle` and `moves`
-    (L + 1,) are the middle sub-step of each look and the moves until then; `views` and `clear` those of targets that
-    evade, see :func:`_follow_moves`; `shared` (L + 1,) is scratch memory.
+    A sample is a ``1 / samples`` of a target; those of a weight over 1 also take the words of the `most` - 1 next
+    targets. The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps
+    plan for the same futures. If all particles move `together`, samples share an entry until they turn. `middle` and
+    `moves` (L + 1,) are the middle sub-step of each look and the moves until then; `shared` (L + 1,) is scratch memory.
+    With recorded motion, `pieces` are given; `views` and `clear` are those of targets that evade, see
+    :func:`_follow_moves`.
     """
-    samples, looks, word = search.samples, search.looks, j // sampling.per_word
-    first = j % sampling.per_word * samples
+    samples, looks = search.samples, search.looks
     if together:
+        word = j // sampling.per_word
         for look in range(1, shared.shape[0]):
             shared[look] = futures.length[look, word]
             put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
     total, source = weight[0], 0
-    for s in range(samples):
+    for s in range(min(int(weight.sum() * samples + 0.5), most * samples)):
         while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
             source += 1
             total += weight[source]
-        key, bit = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), _ONE << np.uint64(first + s)
-        if rules.walk.model == GOALS:
+        k = j + s // samples
+        word, bit = k // sampling.per_word, _ONE << np.uint64(k % sampling.per_word * samples + s % samples)
+        key = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN)
+        if pieces is not None:
+            _follow_piece(pieces, body, source, word, bit, middle, futures)
+        elif rules.walk.model == GOALS:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:
             _follow_moves(
@@ -490,16 +479,16 @@ def plan_beliefs(
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
                     body, weight = belief.body[r, j], belief.weight[r, j]
-                    if pieces is None:
-                        foresee_believed(
-                            rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, evaded,
-                            row_clear, shared, every,
-                        )  # fmt: skip
-                    else:
-                        foresee_pieces(pieces, samples, sampling.per_word, body, weight, j, 1, middle_of, every)
-            if pieces is not None and sampling.unseen > 0:
+                    foresee(
+                        rules, search, sampling, pieces, body, weight, together, time[r], j, 1, middle_of, moves,
+                        evaded, row_clear, shared, every,
+                    )  # fmt: skip
+            if sampling.unseen > 0:
                 body, weight = belief.body[r, m], belief.weight[r, m]
-                foresee_pieces(pieces, samples, sampling.per_word, body, weight, m, sampling.unseen, middle_of, every)
+                foresee(
+                    rules, search, sampling, pieces, body, weight, False, time[r], m, sampling.unseen, middle_of, moves,
+                    evaded, row_clear, shared, every,
+                )  # fmt: skip
             close(every)
             longest = views.copy()
             for i in range(n):

@@ -10,8 +10,10 @@ from hitmac.agents.baselines.believed_plans import Hidden, Near, Sampling, Ways,
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
 from hitmac.agents.policy import Observation, Starts, State
-from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
+from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
+from hitmac.agents.tracking.features import update
 from hitmac.agents.tracking.sight import Sight
+from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.physics import KEEP
 from hitmac.envs.kernels.rails import STAND, limits_of, make_rails
@@ -61,16 +63,12 @@ _GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 class PlannerState(NamedTuple):
     """Memory of a planner for B scenes with g rows of knowledge between calls of ``predict``."""
 
-    body: np.ndarray  # the arrays of BeliefState
-    weight: np.ndarray
-    course: np.ndarray
-    stream: np.ndarray
-    last_age: np.ndarray
-    present: np.ndarray
-    time: np.ndarray
-    place: np.ndarray
+    beliefs: BeliefState | TracksState
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 without zoom and rails
+
+
+_NO_SHARES = 0, np.zeros((0, 0, 0), np.float32)
 
 
 class PlannerAgent(PlanningPolicy):
@@ -98,7 +96,8 @@ class PlannerAgent(PlanningPolicy):
 
     Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
     sensor with the k targets whose futures are most often in its range. The option `radius` is not allowed, since a
-    list with an empty place counts as complete.
+    list with an empty place counts as complete. Without identities, the tracks of
+    :class:`~hitmac.agents.tracking.tracks.Tracks` take the place of targets, with their existence as weight.
 
     Args:
         scenario: the scenario to play.
@@ -149,7 +148,7 @@ class PlannerAgent(PlanningPolicy):
         self.decides = scenario.decisions
         limited = bool(np.isfinite(limits).any())
         circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
-        self._turn = scenario.of_each_sensor("turn_angle")
+        self._turn, self._view = (scenario.of_each_sensor(name) for name in ("turn_angle", "field_of_view"))
         farthest = min(self.horizon, math.ceil(circle / self._turn.min()))
         looks = _looks(self.horizon, whole_number("per_length", per_length, 0, 10_000))
         weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / self.samples).astype(np.float32)
@@ -163,11 +162,13 @@ class PlannerAgent(PlanningPolicy):
             self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
         self._hidden = _hidden(scenario, self.samples) if scenario.random_discs else None
         self._evades = True if scenario.walk == "evade" else None
-        self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
+        self._beliefs: Beliefs | Tracks
+        if scenario.identities:
+            self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
+        else:
+            self._beliefs = Tracks(scenario, particles, seed)
         self.features = self._beliefs.features  # type: ignore[misc]
-        pieces, unseen = self._beliefs.pieces, 0
-        if pieces is not None and not self._beliefs.rules.all_known:
-            unseen = math.ceil(pieces.expected)
+        unseen = math.ceil(self._beliefs.unseen)
         self._sampling = Sampling(stream_keys(np.array([seed]))[0], 64 // self.samples, unseen)
         self._cells = make_cells(scenario, scenario.num_sensors)
 
@@ -185,32 +186,67 @@ class PlannerAgent(PlanningPolicy):
         episode_start: Starts = None,
         *,
         targets: np.ndarray | None = None,
-        own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
+        own: tuple[int, np.ndarray] = _NO_SHARES,
     ) -> tuple[np.ndarray, PlannerState]:
         """See :meth:`PlanningPolicy.plan`; `own` is the window of :meth:`shares` and its output array."""
-        believed = None if state is None else BeliefState(*state[:-2])
-        scene, new = self._beliefs.update(pairs, mask, believed, episode_start, targets)
-        b, g, n = len(mask), self._beliefs.rows, self.scenario.num_sensors
+        assert isinstance(self._beliefs, Beliefs)
+        scene, new = self._beliefs.update(pairs, mask, None if state is None else state[0], episode_start, targets)
+        most = None if targets is None else targets.shape[-1]
+        return self._plan(scene, new, pairs[:, :, 0, -1], self._beliefs.fields_of_view(pairs), state, most, own)
+
+    def plan_tracks(
+        self, observation: Observation, state: State = None, episode_start: Starts = None
+    ) -> tuple[np.ndarray, PlannerState]:
+        """Return the same for detections without identities, the observation of such scenarios."""
+        scene, new = update(self._beliefs, observation, None if state is None else state[0], episode_start)
+        sensors = observation["sensors"].astype(np.float64)
+        return self._plan(scene, new, sensors[..., 6], 2.0 * sensors[..., 4], state)
+
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
+        """Return the actions of the highest value."""
+        if self.scenario.identities:
+            return super().decide(observation, state, episode_start)
+        values, new = self.plan_tracks(observation, state, episode_start)
+        return values.argmax(-1), new
+
+    def estimate(self, state: PlannerState, **options: float) -> Estimate:
+        """Return the tracks; see :meth:`~hitmac.agents.tracking.tracks.Tracks.estimate`."""
+        assert isinstance(self._beliefs, Tracks)
+        assert isinstance(state.beliefs, TracksState)
+        return self._beliefs.estimate(state.beliefs, **options)
+
+    def _plan(
+        self,
+        scene: Scene,
+        new: BeliefState | TracksState,
+        at: np.ndarray,
+        views: np.ndarray,
+        state: State,
+        most: int | None = None,
+        own: tuple[int, np.ndarray] = _NO_SHARES,
+    ) -> tuple[np.ndarray, PlannerState]:
+        """Return the values and the state, given the sensors' places (B, n) on their rails and fields of view."""
+        (b, n), g = at.shape, self._beliefs.rows
         if state is None:
             plans, ways = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
         else:
-            plans, ways = state[-2].copy(), state[-1].copy()
+            plans, ways = state[1].copy(), state[2].copy()
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
         history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
-        along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # unused without rails
-        views = np.repeat(self._beliefs.fields_of_view(pairs), g, 0)
+        along = np.repeat(at.astype(np.float64), g, 0)  # unused without rails
+        views = np.repeat(np.where(views > 0.0, views, self._view), g, 0)
         near, sampling = None, self._sampling
-        if targets is not None:
+        if most is not None:
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
-            near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
+            near, sampling = Near(self._cells, most, moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
             plan_beliefs, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
             sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear, scene.clear, scene,
             history, values, own,
         )  # fmt: skip
-        return self._beliefs.of_sensors(values), PlannerState(*new, plans, ways)
+        return self._beliefs.of_sensors(values), PlannerState(new, plans, ways)
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of the futures of target j in which only sensor i covers it.

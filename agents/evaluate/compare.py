@@ -14,6 +14,7 @@ from tqdm import tqdm
 from hitmac.agents.command_line import provenance
 from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
+from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, pair_of, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
@@ -90,7 +91,12 @@ def evaluate(
     - ``rotation``: share of (sensor, sub-step) with a turn;
     - ``average_gain``: coverage / rotation, HiT-MAC's AG = n * sum of rewards / number of turns, with the coverage as
       the reward; None without any turn;
-    - ``least_covered``: share of its time for which the least covered target is covered.
+    - ``least_covered``: share of its time for which the least covered target is covered;
+    - without identities, for an agent with tracks, means over the sub-steps, and over the sensors if each has its own:
+      ``gospa`` of the tracks whose targets are probably within c (see :func:`hitmac.agents.evaluate.tracking.gospa`;
+      p is 2, c a tenth of the mean sensing range), the numbers of ``missed`` targets and of ``false`` tracks,
+      ``localisation``, the root mean square distance of the other targets to their tracks, and ``switches``, the
+      identity switches in the episode.
 
     Intervals are over episodes. With recorded tracks, whose episodes may overlap, they are over the recordings.
 
@@ -238,6 +244,7 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
     over_time, observed = np.zeros((2, scenes, part[-1] + 1))
+    tracking = Tracking(simulator) if hasattr(agent.policy, "estimate") and not scenario.identities else None
     for step in episodes.steps(sub_steps):
         now, assigned = simulator.observed_coverage, episodes.assigned
         there = ~np.isnan(now)
@@ -250,9 +257,11 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
         present += live.present
         over_time[:, part[step - 1]] += now
         observed[:, part[step - 1]] += there
+        if tracking is not None:
+            tracking.add(agent.policy.estimate(episodes.state, within=tracking.c))  # type: ignore[attr-defined]
         bar.update()
     time = observed.sum(1)
-    return {
+    return ({} if tracking is None else tracking.metrics()) | {
         "coverage": ratio(coverage, time),
         "decision_reward": reward / sub_steps,
         "rotation": rotation / sub_steps,

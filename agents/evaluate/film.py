@@ -45,8 +45,24 @@ def save_film(
             shown = "-" if np.isnan(so_far) else f"{so_far:.3f}"
             caption = f"{agent.name}   coverage so far {shown}   sub-step {step}"
             assigned = None if episode.assigned is None else episode.assigned[0]
-            pictures.append(picture.draw(simulator, 0, caption, assigned))
+            pictures.append(picture.draw(simulator, 0, caption, assigned, *_tracked(episode)))
     save_pictures(path, pictures)
+
+
+def _tracked(episode: Episodes) -> tuple[np.ndarray | None, tuple[np.ndarray, np.ndarray] | None]:
+    """Return the last detections (q, 2), and the means and covariances of the tracks; None for none.
+
+    If each sensor has its own tracks, they are the first sensor's.
+    """
+    if "detections" not in episode.observation:
+        return None, None
+    detections = episode.observation["detections"][0][episode.observation["mask"][0] != 0]
+    estimate = getattr(episode.agent.policy, "estimate", None)
+    if estimate is None:
+        return detections[:, :2], None
+    tracks = estimate(episode.state)
+    shown = tracks.label[0, 0] > 0
+    return detections[:, :2], (tracks.place[0, 0, shown], tracks.covariance[0, 0, shown])
 
 
 def save_films(

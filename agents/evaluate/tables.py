@@ -13,11 +13,17 @@ _COLUMNS = {
         ("gain", "average_gain", "{mean:.2f}"),
         ("least", "least_covered", _NUMBER),
         ("P", "improvement", "{0[0]:.2f}"),
+        ("GOSPA", "gospa", "{mean:.3g}"),
+        ("missed", "missed", "{mean:.2f}"),
+        ("false", "false", "{mean:.2f}"),
+        ("switches", "switches", "{mean:.1f}"),
         ("ms", "inference_ms", "{0:.3f}"),
     ),
 }
 """Further columns of executors and of agents: title, metric, format of its value."""
 _NOT_IN_A_TERMINAL = ("gain", "ms")  # to keep tables within 80 characters
+_OF_TRACKS = ("GOSPA", "missed", "false", "switches")
+_NOT_WITH_TRACKS = ("IQM", "reward", "least", "P")
 _ONE_SEED = "one training seed: the interval is over {} only; another training would differ"
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
@@ -92,7 +98,10 @@ def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[l
     agents = evaluation["agents"]
     main = "reward" if all("reward" in result for result in agents.values()) else "coverage"
     columns = (main, main, _NUMBER), ("95 % interval", main, _INTERVAL), ("IQM", main, "{iqm:.3f}"), *_COLUMNS[main]
-    shown = [column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL]
+    tracked = any("gospa" in result for result in agents.values())
+    hidden = (() if tracked else _OF_TRACKS) + (_NOT_IN_A_TERMINAL if terminal else ())
+    hidden += _NOT_WITH_TRACKS if terminal and tracked else ()
+    shown = [column for column in columns if column[0] not in hidden]
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []
     for name, result in sorted(agents.items(), key=lambda item: -(item[1][main]["mean"] or 0.0)):

@@ -8,6 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from hitmac.agents.evaluate.statistics import ratio
+from hitmac.agents.tracking.tracks import Estimate
+from hitmac.envs.simulator import Simulator
+
 
 class Gospa(NamedTuple):
     """GOSPA and its parts (...,); ``total ** p`` is the sum of the parts."""
@@ -74,6 +78,46 @@ def identity_switches(
     tracked = _chosen(near, match, c) < c
     now = np.where(tracked, _chosen(np.broadcast_to(identity[..., None, :], near.shape), match, -1), last)
     return (tracked & (last >= 0) & (now != last)).sum(-1), now
+
+
+class Tracking:
+    """Metrics of the tracks of an agent in B episodes; see :func:`hitmac.agents.evaluate.evaluate`."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self.simulator = simulator
+        self.c = 0.1 * float(simulator.scenario.of_each_sensor("sensing_range").mean())
+        self._sums = np.zeros((6, simulator.num_envs))  # gospa, squared distances, pairs, missed, false, switches
+        self._last = np.zeros((0, 0, 0), np.int64)
+        self._steps, self._truth = 0, self._places()
+
+    def _places(self) -> np.ndarray:
+        """Return the present positions (B, m, 2) of the targets, NaN for those that are absent."""
+        return np.where(self.simulator.state.present[..., None], self.simulator.state.target_position, np.nan)
+
+    def add(self, tracks: Estimate) -> None:
+        """Add the tracks at the beginning of a sub-step, at whose end the simulator is."""
+        shown = tracks.label > 0
+        places = np.where(shown[..., None], tracks.place, np.nan)
+        truth = np.repeat(self._truth[:, None], places.shape[1], 1)  # (B, g, m, 2)
+        self._truth = self._places()
+        if self._steps == 0:
+            self._last = np.full(truth.shape[:3], -1)
+        total, squared, missed, false = gospa(truth, places, self.c)
+        switches, self._last = identity_switches(truth, places, tracks.label, self._last, self.c)
+        half = 0.5 * self.c**2
+        pairs = shown.sum(-1) - false / half
+        for row, values in enumerate((total, squared, pairs, missed / half, false / half, switches)):
+            self._sums[row] += values.mean(1)
+        self._steps += 1
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Return the metrics (B,) by name."""
+        total, squared, pairs, missed, false, switches = self._sums
+        means = {"gospa": total, "missed": missed, "false": false}
+        return {name: array / self._steps for name, array in means.items()} | {
+            "localisation": np.sqrt(ratio(squared, pairs)),
+            "switches": switches,
+        }
 
 
 def _number(points: np.ndarray) -> np.ndarray:

@@ -1,35 +1,59 @@
-"""Policies on beliefs about the targets, and on each sensor's own knowledge."""
+"""Policies on beliefs about the targets, on tracks, and on each sensor's own knowledge."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES
-from hitmac.agents.policy import Observation, Policy, Starts, State
+from hitmac.agents.policy import Observation, Policy, Starts, State, started
 from hitmac.agents.tracking.beliefs import BeliefState
-from hitmac.agents.tracking.features import BeliefFeatures
+from hitmac.agents.tracking.features import BELIEFS, features_of, update
+from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.scenario import Scenario
 
 
-class BeliefPolicy:
-    """Policy on observations that applies a policy on beliefs, which are its state.
+class BeliefPolicyState(NamedTuple):
+    """State of a :class:`BeliefPolicy`."""
 
-    The features of beliefs are those of :class:`~hitmac.agents.tracking.features.BeliefFeatures`. With the knowledge
-    ``"neighbours"`` or ``"own"`` every sensor acts only on its own beliefs.
+    beliefs: BeliefState | TracksState
+    policy: State  # a row for each row of knowledge
+
+
+class BeliefPolicy:
+    """Policy on observations that applies a policy on beliefs or tracks, which are in its state.
+
+    The features are those of :class:`~hitmac.agents.tracking.features.BeliefFeatures`, or in a scenario without
+    identities those of :class:`~hitmac.agents.tracking.features.TrackFeatures`. With the knowledge ``"neighbours"`` or
+    ``"own"`` every sensor acts only on its own beliefs or tracks.
     """
 
-    def __init__(self, policy: Policy, scenario: Scenario) -> None:
-        self.policy, self._features = policy, BeliefFeatures(scenario)
-        self.features = self._features.beliefs.features
+    def __init__(self, policy: Policy, scenario: Scenario, features: Sequence[str] = BELIEFS) -> None:
+        self.policy, self._features = policy, features_of(scenario, features)
+        self.features, self._rows = self._features.beliefs.features, self._features.beliefs.rows
+
+    def start(self, seeds: Sequence[int] | np.ndarray) -> BeliefPolicyState:
+        """Return the initial state for scenes with these seeds (B,)."""
+        return BeliefPolicyState(None, started(self.policy, np.repeat(seeds, self._rows)))  # type: ignore[arg-type]
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, BeliefState]:
+    ) -> tuple[np.ndarray, BeliefPolicyState]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
-        beliefs = self._features.beliefs
-        scene, new = beliefs.update(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        actions, _ = self.policy.predict(self._features.describe(scene), deterministic=deterministic)
+        beliefs, own = (None, None) if state is None else state
+        scene, beliefs = update(self._features.beliefs, observation, beliefs, episode_start)
+        starts = None if episode_start is None else np.repeat(episode_start, self._rows)
+        carried = {} if own is None else {"state": own, "episode_start": starts}
+        actions, own = self.policy.predict(self._features.describe(scene), deterministic=deterministic, **carried)
         n = self._features.scenario.num_sensors
-        own = beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))  # (B, n, turns and zooms)
-        return own.swapaxes(1, 2).reshape(len(own), -1), new
+        taken = self._features.beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))
+        return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, turns and zooms)
+
+    def estimate(self, state: BeliefPolicyState, **options: float) -> Estimate:
+        """Return the tracks; see :meth:`~hitmac.agents.tracking.tracks.Tracks.estimate`."""
+        assert isinstance(self._features.beliefs, Tracks)
+        assert isinstance(state.beliefs, TracksState)
+        return self._features.beliefs.estimate(state.beliefs, **options)
 
 
 class OwnKnowledge:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
-from hitmac.agents.baselines.planner import PlannerState
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
@@ -121,8 +120,9 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         place = np.nan_to_num(known.known_position[0, best, np.arange(m)])
         frame["age"] = np.minimum(age.min(0), _NEVER)
         frame["known x"], frame["known y"] = place[:, 0], place[:, 1]
-        if isinstance(episode.state, BeliefState | PlannerState):
-            frame |= _beliefs(episode.state, episode.task.scenario, m, frame["age"] == 0)
+        beliefs = getattr(episode.state, "beliefs", None)
+        if isinstance(beliefs, BeliefState):
+            frame |= _beliefs(beliefs, episode.task.scenario, m, frame["age"] == 0)
     return {name: np.array(values) for name, values in frame.items()}
 
 
@@ -156,7 +156,7 @@ def _stacked(frames: list[np.ndarray]) -> np.ndarray:
     return np.stack([np.pad(one, width, constant_values=_NONE) for one, width in zip(frames, fill, strict=True)])
 
 
-def _beliefs(state: BeliefState | PlannerState, scenario: Scenario, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:
+def _beliefs(state: BeliefState, scenario: Scenario, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:
     """Return points (m, DOTS) of the beliefs about targets out of view, from the row that saw each last."""
     row, every = state.last_age[0, :, :m].argmin(0), np.arange(m)
     weight = state.weight[0, row, every].cumsum(-1)  # (m, P)

@@ -218,6 +218,7 @@ class Beliefs:
         per_sensor: True if every sensor has its own beliefs.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
+        unseen: expected number of targets that no belief is about, with recorded motion.
     """
 
     features: ClassVar[tuple[str, ...]] = (
@@ -242,6 +243,7 @@ class Beliefs:
         self._sight = Sight(scenario)
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
+        self.unseen = 0.0 if self.pieces is None or self.rules.all_known else self.pieces.expected
         self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else None
         self._key = stream_keys(np.array([seed + 2**62]))[0]
 

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, SPEED, X, Y
 from hitmac.agents.tracking.recorded import PLACE
-from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
+from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import observation
+from hitmac.envs.deployment import observe
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
@@ -99,10 +102,11 @@ def _describe(rules, scales, pieces, body, weight, total, age, views, clear, pai
 
 
 @kernel
-def describe_all(rules, scales, pieces, scene, clear, pairs, share):
+def describe_all(rules, scales, pieces, doubtful, scene, clear, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`.
 
-    With recorded motion, `pieces` are given; a belief after those of the targets is about targets never seen.
+    With recorded motion, `pieces` are given; a belief after those of the targets is about targets never seen. The
+    weights of `doubtful` targets sum to the probability that they exist.
     """
     belief, known, views, _, present, _ = scene
     for low, high in blocks(known.shape[0], share):
@@ -111,7 +115,8 @@ def describe_all(rules, scales, pieces, scene, clear, pairs, share):
             for j in range(known.shape[1]):
                 if present[r, j]:
                     body, weight, age = belief.body[r, j], belief.weight[r, j], known[r, j, AGE]
-                    _describe(rules, scales, pieces, body, weight, 1.0, age, views[r], ways, pairs[r, :, j])
+                    total = weight.sum() if doubtful else 1.0
+                    _describe(rules, scales, pieces, body, weight, total, age, views[r], ways, pairs[r, :, j])
             for j in range(known.shape[1], pairs.shape[2]):
                 body, weight, total = belief.body[r, j], belief.weight[r, j], belief.weight[r, j].sum()
                 if total > 0.0:
@@ -135,11 +140,17 @@ class BeliefFeatures:
 
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
     ``recorded`` and shared knowledge, targets that were never seen are together one more target, whose shares are
-    expected numbers.
+    expected numbers. Without identities, the m tracks that are most likely to exist take the place of targets, with
+    shares of their existence.
+
+    Attributes:
+        beliefs: :class:`~hitmac.agents.tracking.beliefs.Beliefs`, or :class:`~hitmac.agents.tracking.tracks.Tracks`.
+        space: the space of the features of a scene.
     """
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.beliefs = scenario, Beliefs(scenario, PARTICLES)
+        self.scenario = scenario
+        self.beliefs = Beliefs(scenario, PARTICLES) if scenario.identities else Tracks(scenario, PARTICLES)
         unseen = self.beliefs.pieces is not None and not self.beliefs.rules.all_known
         shape = scenario.num_sensors, scenario.num_targets + unseen
         pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
@@ -150,29 +161,86 @@ class BeliefFeatures:
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
+        scene = likeliest(scene, self.scenario.num_targets)
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
-            describe_all, self.beliefs.rules, self._scales, self.beliefs.pieces, scene, scene.clear, pairs
-        )
+            describe_all, self.beliefs.rules, self._scales, self.beliefs.pieces, not self.scenario.identities, scene,
+            scene.clear, pairs,
+        )  # fmt: skip
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present
         return {"pairs": pairs, "mask": (works[:, :, None] & present[:, None]).astype(np.int8)}
 
 
-class BeliefObserver:
-    """Observer of :class:`BeliefFeatures`, in place of :class:`hitmac.envs.observation.Observer`, at every sub-step.
+def likeliest(scene: Scene, m: int) -> Scene:
+    """Return the scene with the m tracks that are most likely to exist, in their order."""
+    k = scene.known.shape[1]
+    if k == m:
+        return scene
+    existence = np.where(scene.present, scene.belief.weight[:, :k].sum(-1), -1.0)
+    chosen = np.sort(np.argsort(-existence, 1, "stable")[:, :m], 1)  # (R, m)
+    rows, unseen = np.arange(len(chosen))[:, None], np.arange(k, scene.belief.weight.shape[1])
+    believed = np.concatenate((chosen, np.broadcast_to(unseen, (len(chosen), len(unseen)))), 1)
+    body, weight, course = (array[rows, believed] for array in scene.belief[:3])
+    belief = scene.belief._replace(body=body, weight=weight, course=course)
+    return scene._replace(belief=belief, known=scene.known[rows, chosen], present=scene.present[rows, chosen])
 
-    Raises ``ValueError`` unless the scenario's `knowledge` is ``"shared"`` or ``"full"``.
+
+class TrackFeatures:
+    """Observation features, out of :data:`hitmac.envs.FEATURES`, of the m tracks that are most likely to exist.
+
+    A track takes the place of a target with its position, velocity and age at its last detection; one that exists with
+    a probability below 1/2 is not valid.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._features = BeliefFeatures(scenario)
+    def __init__(self, scenario: Scenario, features: Sequence[str]) -> None:
+        self.scenario, self.features, self.beliefs = scenario, tuple(features), Tracks(scenario)
+        error, missed = max(scenario.position_errors), float(np.mean(scenario.miss_rates))
+        named = scenario.replace(
+            identities=True, false_detections=0.0, position_noise=error, missed_detections=missed
+        )  # fmt: skip
+        self.space = Observer(named, features).space
+
+    def describe(self, scene: Scene) -> dict[str, np.ndarray]:
+        """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the tracks of R rows of knowledge."""
+        scene = likeliest(scene, self.scenario.num_targets)
+        views, m = scene.views, scene.known.shape[1]
+        works = views[..., VIEW_RANGE] > 0.0
+        known = np.where((scene.belief.weight[:, :m].sum(-1) >= 0.5)[..., None], scene.known, np.nan)
+        place, velocity, age = known[..., :2], known[..., 2:4], known[..., AGE]
+        heading = np.degrees(np.arctan2(views[..., VIEW_SIN], views[..., VIEW_COS]))
+        zoomed = 2.0 * np.degrees(np.arccos(np.maximum(views[..., VIEW_HALF], -1.0)))
+        return observe(
+            self.scenario, self.features, np.where(works[..., None], views[..., VIEW_X : VIEW_Y + 1], np.nan), heading,
+            place, place - velocity * self.scenario.time_step, age=np.where(np.isnan(age), np.inf, age),
+            field_of_view=zoomed if self.scenario.zoom else None,
+        )  # fmt: skip
+
+
+def features_of(scenario: Scenario, features: Sequence[str]) -> "BeliefFeatures | TrackFeatures":
+    """Return the features of beliefs, or those of these names of tracks."""
+    return BeliefFeatures(scenario) if tuple(features) == BELIEFS else TrackFeatures(scenario, features)
+
+
+class BeliefObserver:
+    """Observer of features that need a memory, in place of :class:`hitmac.envs.observation.Observer`.
+
+    The features are :class:`BeliefFeatures`, or :class:`TrackFeatures` in a scenario without identities. Every sub-step
+    must be observed. Raises ``ValueError`` unless the scenario's `knowledge` is ``"shared"`` or ``"full"``.
+    """
+
+    def __init__(self, scenario: Scenario, features: Sequence[str] = BELIEFS) -> None:
+        self._features = features_of(scenario, features)
         if self._features.beliefs.per_sensor:
-            raise ValueError(f"knowledge is {scenario.knowledge!r}; to learn on beliefs it must be full or shared")
-        self.features, self.space = BELIEFS, self._features.space
-        self._observer = Observer(scenario, self._features.beliefs.features)
-        self._state: BeliefState | None = None
+            raise ValueError(
+                f"knowledge is {scenario.knowledge!r}; to learn on beliefs or tracks it must be full or shared"
+            )
+        self.features, self.space = tuple(features), self._features.space
+        self._observer: Any = DetectionObserver(scenario)
+        if scenario.identities:
+            self._observer = Observer(scenario, self._features.beliefs.features)
+        self._state: BeliefState | TracksState | None = None
         self._moment = np.zeros((3, 0), np.int64)  # (3, B) key, draws and time of the scenes at the last call
         self._last: dict[str, np.ndarray] = {}
 
@@ -189,7 +257,7 @@ class BeliefObserver:
         on = (moment[0] == self._moment[0]) & (moment[2] == self._moment[2] + 1)
         if moved.any():
             shown = self._observer.observe(simulator)
-            scene, new = self._features.beliefs.update(shown["pairs"], shown["mask"] != 0, self._state, ~on)
+            scene, new = update(self._features.beliefs, shown, self._state, ~on)
             last = self._features.describe(scene)
             if self._state is not None:
                 now, before = (*new, *last.values()), (*self._state, *self._last.values())
@@ -209,7 +277,18 @@ class BeliefObserver:
         copies = {name: array.copy() for name, array in state.items()}
         self._moment = copies.pop("moment")
         self._last = {name: copies.pop(name) for name in ("pairs", "mask")}
-        self._state = BeliefState(**copies)
+        kind = BeliefState if "last_age" in copies else TracksState
+        self._state = kind(**copies)
+
+
+def update(
+    beliefs: Beliefs | Tracks, observation: Observation, state: State = None, episode_start: Starts = None
+) -> tuple[Scene, Any]:
+    """Return beliefs or tracks after an observation of their features, and their state."""
+    mask = observation["mask"] != 0
+    if isinstance(beliefs, Tracks):
+        return beliefs.update(observation["detections"], mask, observation["sensors"], state, episode_start)
+    return beliefs.update(observation["pairs"], mask, state, episode_start)
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
@@ -219,4 +298,5 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
 
 def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:
     """Return the space of an observation of `features`; `nearness` are options of the observer."""
-    return BeliefFeatures(scenario).space if features == BELIEFS else Observer(scenario, features, **nearness).space
+    believed = features == BELIEFS or not scenario.identities
+    return features_of(scenario, features).space if believed else Observer(scenario, features, **nearness).space

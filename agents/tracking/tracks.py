@@ -100,6 +100,7 @@ class Tracks:
         per_sensor: True if every sensor has its own tracks.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
+        unseen: expected number of targets at first, none of which has a track.
     """
 
     features: ClassVar[tuple[str, ...]] = ("detections",)
@@ -123,6 +124,7 @@ class Tracks:
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
         self.model = self._model(0.5 * self.most if expected is None else expected)
+        self.unseen = self.model.expected
         self._sight = Sight(scenario)
         self._key = stream_keys(np.array([seed + 2**62]))[0]
         rng = np.random.default_rng(seed)
@@ -145,8 +147,8 @@ class Tracks:
         Args:
             detections: (B, n, d, 5) x, y and the covariance xx, xy, yy of their errors.
             mask: (B, n, d) bool, the valid detections.
-            sensors: (B, n, 6 or 7) x, y, sine and cosine of the heading, half the field of view in degrees, range, and
-                further columns, which are ignored; all 0 for a sensor that does not work.
+            sensors: (B, n, 7) x, y, sine and cosine of the heading, half the field of view in degrees, range, and the
+                place on the rail, which is ignored; all 0 for a sensor that does not work.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins; their tracks are forgotten.
 
@@ -231,11 +233,11 @@ class Tracks:
         """Return the arrays of an observation as float64 and bool; raise ValueError as :meth:`update` does."""
         n = self.scenario.num_sensors
         detections, mask, sensors = np.asarray(detections), np.asarray(mask), np.asarray(sensors)
-        shapes = [((*mask.shape, 5), (*mask.shape[:1], n, columns)) for columns in (6, 7)]
-        if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) not in shapes:
+        shapes = (*mask.shape, 5), (*mask.shape[:1], n, 7)
+        if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) != shapes:
             raise ValueError(
                 f"detections, mask and sensors have shapes {detections.shape}, {mask.shape} and {sensors.shape}; they "
-                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 6 or 7)"
+                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 7)"
             )
         detections, mask = np.array(detections, np.float64), np.ascontiguousarray(mask != 0)
         x, y, xx, xy, yy = np.moveaxis(detections, -1, 0)

@@ -615,10 +615,15 @@ def check_on(options: Options, scenario: Scenario) -> None:
         for name, value in network.items():
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
-    if check_features(options.features) == BELIEFS:
+    features = check_features(options.features)
+    if not scenario.identities and options.task.spec.role != "agent":
+        raise ValueError("identities is false; it must be true for a level of the hierarchy, whose goals are targets")
+    if features == BELIEFS or not scenario.identities:
         if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
-            raise ValueError("--features is beliefs; only a policy that turns all sensors directly can use them")
-        BeliefObserver(scenario)
+            raise ValueError(
+                "--features is beliefs, or identities false; only a policy that turns all sensors directly can use them"
+            )
+        BeliefObserver(scenario, features)
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
             f"--memory is recurrent, and the knowledge {scenario.knowledge}; it must be shared to learn a memory"

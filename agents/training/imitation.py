@@ -1,6 +1,6 @@
 """Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from torch.optim.swa_utils import AveragedModel
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import one_thread_each, padded_actions
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
@@ -47,7 +47,9 @@ class TurnLabels:
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
         self.teacher, self.env, self.temperature = teacher, env, temperature
         shown, space = getattr(teacher, "shown", dict), env.observation_space
-        self.observer = Observer(env.scenario, teacher.features, **shown({}))
+        self.observer: Any = DetectionObserver(env.scenario)
+        if env.scenario.identities:
+            self.observer = Observer(env.scenario, teacher.features, **shown({}))
         self.state: tuple[np.ndarray, ...] | None = None
         self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
         self.shape: tuple[int, ...] = (*(space["mask"].shape[:-1] or (1,)), 3 * len(self.decides))  # type: ignore[index]
@@ -61,9 +63,12 @@ class TurnLabels:
 
         `starts` (rows,) bool marks the rows in which an episode begins.
         """
-        starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
-        lists = {"targets": seen["targets"]} if "targets" in seen else {}
-        values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
+        starts = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
+        if "detections" in seen:
+            values, self.state = self.teacher.plan_tracks(seen, self.state, starts)
+        else:
+            lists = {"targets": seen["targets"]} if "targets" in seen else {}
+            values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
         if len(self.decides) > 1:  # every sensor's values together
             values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)
@@ -123,6 +128,23 @@ class AssignmentLabels(TurnLabels):
         valid = observation["mask"].flatten(1).bool()
         logits = policy.logits(observation).flatten(1)[valid]  # of S * n * m
         return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
+
+
+def _named(name: str, state: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a state, a tuple of arrays or such tuples, with their names: NAME/0, NAME/1/0, ..."""
+    if isinstance(state, np.ndarray):
+        yield name, state
+    else:
+        for number, part in enumerate(state or ()):
+            yield from _named(f"{name}/{number}", part)
+
+
+def _nested(name: str, arrays: Mapping[str, Any]) -> Any:
+    """Return the state that :func:`_named` names."""
+    if name in arrays:
+        return arrays[name]
+    number = len({one[len(name) + 1 :].split("/")[0] for one in arrays if one.startswith(f"{name}/")})
+    return tuple(_nested(f"{name}/{part}", arrays) for part in range(number))
 
 
 LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": AssignmentLabels}
@@ -356,15 +378,14 @@ class Imitation(BaseAlgorithm):
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the arrays that the rest of the training depends on: buffer, teacher's state, average of weights."""
         state = {name: array[: self._filled] for name, array in self.buffer.items()}
-        state |= {f"teacher/{number}": array for number, array in enumerate(self.labels.state or ())}
+        state |= dict(_named("teacher", self.labels.state or ()))
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore the result of :meth:`get_state`."""
         for name, array in self.buffer.items():
             array[: len(state[name])] = state[name]
-        number = sum(name.startswith("teacher/") for name in state)
-        self.labels.state = tuple(state[f"teacher/{one}"] for one in range(number)) or None
+        self.labels.state = _nested("teacher", state) or None
         self.average.load_state_dict(
             {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
         )

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,12 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
     if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
     features = check_features(options.features)
+    believed = features == BELIEFS or not scenario.identities
     return DirectionalSensorVecEnv(
         options.task,
         options.num_envs,
         scenario,
-        features=BeliefObserver if features == BELIEFS else features,
+        features=partial(BeliefObserver, features=features) if believed else features,
         max_episode_steps=options.episode_steps,
         stagger=True,
         **of_task,

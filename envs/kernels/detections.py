@@ -138,6 +138,8 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
                 own[0], own[1] = sensor[X, b], sensor[Y, b]
                 own[2], own[3] = sensor[at.DIRECTION_Y, b], sensor[at.DIRECTION_X, b]
                 own[4], own[5] = 0.5 * sensor[at.FIELD_OF_VIEW, b], math.sqrt(sensor[at.RANGE_SQUARED, b])
+                if sensor[at.RAIL_LENGTH, b] > 0.0:
+                    own[6] = sensor[at.ALONG, b] / sensor[at.RAIL_LENGTH, b]
                 count = _list_detections(state, model, i, b, detections[b, i])
                 for k in range(count):
                     mask[b, i, k] = 1
@@ -145,7 +147,7 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
 
 @kernel
 def detect(state, model, detections, mask, sensors, share):
-    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 6) into zeros.
+    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7) into zeros.
 
     See :class:`hitmac.envs.observation.DetectionObserver`. The same state gives the same detections.
     """

@@ -111,6 +111,8 @@ class Task:
         near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
         if self.features is None:
             self.features = DEFAULT_FEATURES if self.scenario.identities else DetectionObserver
+        if self.features == DetectionObserver.features:
+            self.features = DetectionObserver
         if not callable(self.features):
             self.observer: Any = Observer(self.scenario, self.features, **near)
         elif given := {name: value for name, value in near.items() if value is not None}:

@@ -11,9 +11,11 @@ from hitmac.agents import AttentionPolicy
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.tables import table
+from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
-from hitmac.envs import load_scenario
+from hitmac.agents.tracking.tracks import Estimate
+from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.evaluate.made import HIT_MAC, SHORT, Left, saved, trainings
@@ -40,6 +42,38 @@ def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monk
     assert episodes(load_agent(name, scenario), scenario, episodes=1, seed=2) == {
         metric: values[2:3] for metric, values in first.items()
     }
+
+
+NAMELESS = load_scenario("hit-mac").replace(
+    knowledge="shared", identities=False, position_noise=10.0, missed_detections=0.1, false_detections=0.05
+)
+
+
+@pytest.mark.parametrize("name", ["planner", "nearest", "pretrained:beliefs", "assign-in-range"])
+def test_any_agent_plays_without_identities(name, monkeypatch):
+    agent = load_agent(name, NAMELESS)
+    first = episodes(agent, NAMELESS)
+    monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", 3)
+    assert episodes(agent, NAMELESS) == first
+    assert episodes(name, NAMELESS, episodes=1, seed=2) == {metric: values[2:3] for metric, values in first.items()}
+    assert {"gospa", "missed", "false", "localisation", "switches"} < first.keys()
+    with pytest.raises(ValueError, match="pretrained:any-size:nearest=2 is given nearest; without identities"):
+        load_agent("pretrained:any-size:nearest=2", NAMELESS)
+
+
+def test_tracks_are_compared_with_the_targets_of_their_moment():
+    """One of two targets is tracked, 30 off where it was before the sub-step, then under another label."""
+    scenario = Scenario(num_sensors=1, num_targets=2, walk="bounce", identities=False, knowledge="shared")
+    simulator = Simulator(scenario, 1, 0)
+    tracking, labels = Tracking(simulator), ([5, 7], [6, 7])
+    for label in labels:
+        place = simulator.state.target_position[0, 0] + (30.0, 0.0)
+        simulator.step(np.zeros((1, 1), int))
+        places = np.array([[[place, (-1e6, 0.0)]]])
+        tracking.add(Estimate(places, np.zeros((1, 1, 2, 2, 2)), np.array([[label]])))
+    found = {name: values.tolist() for name, values in tracking.metrics().items()}
+    expected = {"gospa": [pytest.approx(np.sqrt(900 + 2 * 3200))], "missed": [1], "false": [1], "switches": [1]}
+    assert found == expected | {"localisation": [pytest.approx(30)]}
 
 
 @pytest.mark.parametrize("name", EXECUTORS)

@@ -24,12 +24,25 @@ def test_a_film_shows_the_episode_of_its_seed(name, tmp_path, monkeypatch):
 
 def test_a_film_shows_assignments(tmp_path, monkeypatch):
     drawn, draw = [], Picture.draw
-    monkeypatch.setattr(Picture, "draw", lambda *arguments: drawn.append(arguments[-1]) or draw(*arguments))
+    monkeypatch.setattr(Picture, "draw", lambda *arguments: drawn.append(arguments[4]) or draw(*arguments))
     for name in ("assign-in-range", "nearest"):
         save_film(tmp_path / "film.gif", name, "hit-mac", seed=0, sub_steps=2, every=1, size=64)
     in_range = CoverageTask("hit-mac", 1, 0, features=["in_range"]).observe()["pairs"][0, ..., 0]
     np.testing.assert_array_equal(drawn[0], in_range)
     assert drawn[2:] == [None, None]
+
+
+def test_a_film_shows_detections_and_tracks(tmp_path, monkeypatch):
+    drawn, draw = [], Picture.draw
+    monkeypatch.setattr(Picture, "draw", lambda *given: drawn.append((given, draw(*given))) or drawn[-1][1])
+    scenario = load_scenario("hit-mac").replace(knowledge="full", identities=False)
+    save_film(tmp_path / "film.gif", "planner", scenario, seed=0, sub_steps=6, every=6, size=200)
+    (_, simulator, *_, detections, (means, covariances)), picture = drawn[0]
+    assert detections.shape == (20, 2)  # every sensor detects every target
+    assert (means.shape, covariances.shape) == ((5, 2), (5, 2, 2))
+    apart = np.linalg.norm(means[:, None] - simulator.state.target_position[0], axis=-1)
+    assert (apart.min(1) < 30).all()  # they have moved once or twice since
+    assert (Picture(scenario, 200).draw(simulator, 0, "") != picture)[60:].any()
 
 
 def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):

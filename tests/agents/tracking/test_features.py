@@ -1,17 +1,23 @@
 """Beliefs as features: by hand, in training and in use."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from hitmac.agents.learned.beliefs import BeliefPolicy
-from hitmac.agents.tracking.beliefs import Beliefs
-from hitmac.agents.tracking.features import BeliefObserver, check_features
+from hitmac.agents.tracking.beliefs import Beliefs, Scene
+from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features, likeliest
+from hitmac.agents.tracking.particles import Belief
 from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.observation import DEFAULT_FEATURES
 from hitmac.envs.tasks import CoverageTask
 from tests.agents.tracking.test_recorded import hall, written
 
 ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="shared")
 SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
+ERRORS = {"identities": False, "position_noise": 5.0, "missed_detections": 0.1, "false_detections": 0.1}
+KINDS = [(SHARED, BELIEFS), (SHARED.replace(**ERRORS), BELIEFS), (SHARED.replace(**ERRORS), DEFAULT_FEATURES)]
 
 
 class Searching:
@@ -67,10 +73,12 @@ def test_recorded_motion_and_walls_and_targets_never_seen(tmp_path):
     assert pair[4, 8] * scenario.distance_scale == pytest.approx(83, rel=0.1)
 
 
-def test_a_policy_acts_in_use_as_in_training():
+@pytest.mark.parametrize(("scenario", "features"), KINDS)
+def test_a_policy_acts_in_use_as_in_training(scenario, features):
     """Batch, restarts and failures included; a scene that is observed twice is observed once."""
-    training, use = (CoverageTask(SHARED, 12, 5, features=kind) for kind in (BeliefObserver, Beliefs.features))
-    policy, net = BeliefPolicy(Searching(), SHARED), Searching()
+    policy, net = BeliefPolicy(Searching(), scenario, features), Searching()
+    training = CoverageTask(scenario, 12, 5, features=partial(BeliefObserver, features=features))
+    use = CoverageTask(scenario, 12, 5, features=policy.features)
     state, start = None, np.ones(12, bool)
     for step in range(24):
         first, second = training.observe(), training.observe()
@@ -84,20 +92,22 @@ def test_a_policy_acts_in_use_as_in_training():
                 task.observe()  # the last observation of an episode
             if start.any():
                 task.reset(mask=start)
-    alone = CoverageTask(SHARED, 1, 16, features=Beliefs.features)
-    again, many = policy.predict(alone.observe()), CoverageTask(SHARED, 12, 5, features=Beliefs.features)
+    alone = CoverageTask(scenario, 1, 16, features=policy.features)
+    again, many = policy.predict(alone.observe()), CoverageTask(scenario, 12, 5, features=policy.features)
     np.testing.assert_array_equal(again[0][0], policy.predict(many.observe())[0][11])
 
 
-def test_an_observer_goes_on_from_its_state():
-    task = CoverageTask(SHARED, 4, 0, features=BeliefObserver)
+@pytest.mark.parametrize(("scenario", "features"), KINDS)
+def test_an_observer_goes_on_from_its_state(scenario, features):
+    observer = partial(BeliefObserver, features=features)
+    task = CoverageTask(scenario, 4, 0, features=observer)
     actions = np.random.default_rng(0).integers(0, 3, (12, 4, 4))
     for action in actions[:6]:
         task.observe()
         task.step(action)
     task.observe()
     saved = task.observer.get_state()
-    other = CoverageTask(SHARED, 4, 1, features=BeliefObserver)
+    other = CoverageTask(scenario, 4, 1, features=observer)
     other.simulator.set_state(task.simulator.get_state())
     other.observer.set_state(saved)
     for action in actions[6:]:
@@ -106,10 +116,42 @@ def test_an_observer_goes_on_from_its_state():
         other.step(action)
 
 
+def test_tracks_of_exact_detections_have_the_features_of_their_targets():
+    """Slots are in another order, and the detections of a moment are rounded to float32."""
+    names = ("distance", "bearing_sin", "in_range", "visible", "others_seeing", "age", "radial_velocity")
+    known = load_scenario("hit-mac").replace(extra_move_every=0)
+    task = CoverageTask(known.replace(identities=False), 20, 0, features=partial(BeliefObserver, features=names))
+    twin = CoverageTask(known, 20, 0, features=names)
+    for _ in range(12):
+        tracks, targets = task.observe(), twin.observe()
+        for one in (task, twin):
+            one.step(np.zeros((20, 4), int))
+    assert (tracks["mask"] == 1).mean() > 0.98
+    found, expected = (np.take_along_axis(a, np.argsort(a[..., :1], 2), 2) for a in (tracks["pairs"], targets["pairs"]))
+    near = np.isclose(found, expected, atol=1e-3)
+    near[..., -1] = np.isclose(found[..., -1], expected[..., -1], atol=0.1)  # the velocity is estimated
+    assert near.mean() > 0.95
+
+
+def test_the_likeliest_tracks_take_the_place_of_targets_in_their_order():
+    existence, k = np.array([[0.2, 0.9, 0.0, 0.7, 0.8]]), 5
+    weight = np.concatenate((existence, [[3.0]]), 1)[..., None]  # the last are the unseen
+    body = np.arange(6.0).reshape(1, 6, 1, 1) + np.zeros((1, 6, 7, 1))
+    belief = Belief(body, weight, np.zeros((1, 6, 8)), np.zeros((2, 1), np.uint64))
+    known = np.arange(k)[None, :, None] + np.zeros((1, k, 5))
+    scene = Scene(belief, known, np.zeros((1, 2, 7)), None, existence > 0, np.zeros(1, np.int64))
+    few = likeliest(scene, 3)
+    assert few.known[0, :, 0].tolist() == [1, 3, 4]
+    assert few.belief.body[0, :, 0, 0].tolist() == [1, 3, 4, 5]
+    assert few.belief.weight[0, :, 0].tolist() == [0.9, 0.7, 0.8, 3.0]
+    assert likeliest(scene, k) is scene
+
+
 def test_alone_every_sensor_acts_on_its_own_beliefs():
     scenario = load_scenario("hit-mac").replace(knowledge="own")
-    with pytest.raises(ValueError, match="knowledge is 'own'"):
-        BeliefObserver(scenario)
+    for one in (scenario, scenario.replace(identities=False)):
+        with pytest.raises(ValueError, match="knowledge is 'own'"):
+            BeliefObserver(one)
     policy, task = BeliefPolicy(Searching(), scenario), CoverageTask(scenario, 40, 0, features=Beliefs.features)
     state = None
     for _ in range(8):

@@ -12,8 +12,8 @@ HALL = Scenario(
     num_sensors=2, num_targets=3, arena=1000, knowledge="shared", identities=False, position_noise=5.0,
     missed_detections=0.1, false_detections=0.02, min_speed=50, extra_move_every=0, time_step=0.2,
 )  # fmt: skip
-EAST, WEST = (-900.0, 0.0, 0.0, 1.0, 45.0, 1500.0), (900.0, 0.0, 0.0, -1.0, 45.0, 1500.0)
-OFF = (0.0,) * 6
+EAST, WEST = (-900.0, 0.0, 0.0, 1.0, 45.0, 1500.0, 0.0), (900.0, 0.0, 0.0, -1.0, 45.0, 1500.0, 0.0)
+OFF = (0.0,) * 7
 
 
 def scan(tracker, places, state=None, sensors=(EAST, WEST)):
@@ -124,7 +124,7 @@ def test_neighbours_exchange_tracks_in_range():
         tracker, state = Tracks(HALL.replace(knowledge="neighbours", communication_range=reach)), None
         for step in range(8):
             place = (16.0 * step, 0.0)
-            _, state = scan(tracker, [[place], []], state, (EAST, (900.0, 0.0, 0.0, 1.0, 45.0, 1500.0)))
+            _, state = scan(tracker, [[place], []], state, (EAST, (900.0, 0.0, 0.0, 1.0, 45.0, 1500.0, 0.0)))
         estimate = tracker.estimate(state)
         assert np.flatnonzero((estimate.label > 0).any(-1)[0]).tolist() == rows
         for row in rows:
@@ -217,7 +217,7 @@ def test_a_lost_target_moves_as_recorded_and_leaves_with_its_track(tmp_path):
 
 def test_wrong_shapes_and_sensors_are_named():
     detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
-    with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 6\)"):
+    with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 7\)"):
         Tracks(HALL).checked(detections, mask[..., :3], sensors)
     sensors[0, 1, 0] = np.inf
     with pytest.raises(ValueError, match="sensor 1 in scene 0"):

@@ -33,6 +33,7 @@ LEARNERS = [
     ("coverage", "random", {"per_sensor": True}),
     ("coverage", "hit-mac-3x2", {"memory": "recurrent"}),
     ("coverage", "hit-mac-3x2", {"features": ("beliefs",), "teacher": "belief-planner-fastest"}),
+    ("coverage", "nameless", {"teacher": "planner-fast"}),
     ("coverage-ppo", "hit-mac-3x2", {}),
     ("coverage-ppo", "random", {"algorithm": "a2c", "nearest": 2}),
     ("executor", "obstacles", {}),
@@ -45,7 +46,10 @@ LEARNERS = [
 @pytest.mark.parametrize(("job", "scene", "options"), LEARNERS, ids=[f"{job}-{scene}" for job, scene, _ in LEARNERS])
 def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, options, tmp_path):
     small = {"num_envs": 3, "rollout_steps": 3, "batch_size": 4, "weight_dim": 4, "episode_steps": 5}
-    scenario = load_scenario(scene).replace(knowledge="shared" if {"memory", "features"} & {*options} else "full")
+    nameless = {"identities": False, "false_detections": 0.1} if scene == "nameless" else {}
+    scenario = load_scenario("hit-mac-3x2" if nameless else scene)
+    partial = bool(nameless) or {"memory", "features"} & {*options}
+    scenario = scenario.replace(knowledge="shared" if partial else "full", **nameless)
     asked = dataclasses.replace(JOBS[job](), **small | options)
     options = completed(asked, {*small, *options}, scenario)
 
