@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.believed_plans import Hidden, Near, Sampling, Ways, plan_beliefs
+from hitmac.agents.baselines.forecasts import Sampling
+from hitmac.agents.baselines.plans import Hidden, Near, Ways, plan_all
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
 from hitmac.agents.policy import Observation, Starts, State
@@ -242,7 +243,7 @@ class PlannerAgent(PlanningPolicy):
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
             near, sampling = Near(self._cells, most, moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
+            plan_all, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
             sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear, scene.clear, scene,
             history, values, own,
         )  # fmt: skip
