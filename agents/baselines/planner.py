@@ -98,7 +98,7 @@ class PlannerAgent(PlanningPolicy):
     Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
     sensor with the k targets whose futures are most often in its range. The option `radius` is not allowed, since a
     list with an empty place counts as complete. Without identities, the tracks of
-    :class:`~hitmac.agents.tracking.tracks.Tracks` take the place of targets, with their existence as weight.
+    :class:`~hitmac.agents.tracking.Tracks` take the place of targets, with their existence as weight.
 
     Args:
         scenario: the scenario to play.
@@ -211,7 +211,7 @@ class PlannerAgent(PlanningPolicy):
         return values.argmax(-1), new
 
     def estimate(self, state: PlannerState, **options: float) -> Estimate:
-        """Return the tracks; see :meth:`~hitmac.agents.tracking.tracks.Tracks.estimate`."""
+        """Return the tracks; see :meth:`~hitmac.agents.tracking.Tracks.estimate`."""
         assert isinstance(self._beliefs, Tracks)
         assert isinstance(state.beliefs, TracksState)
         return self._beliefs.estimate(state.beliefs, **options)

@@ -50,7 +50,7 @@ class BeliefPolicy:
         return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, turns and zooms)
 
     def estimate(self, state: BeliefPolicyState, **options: float) -> Estimate:
-        """Return the tracks; see :meth:`~hitmac.agents.tracking.tracks.Tracks.estimate`."""
+        """Return the tracks; see :meth:`~hitmac.agents.tracking.Tracks.estimate`."""
         assert isinstance(self._features.beliefs, Tracks)
         assert isinstance(state.beliefs, TracksState)
         return self._features.beliefs.estimate(state.beliefs, **options)

@@ -144,7 +144,7 @@ class BeliefFeatures:
     shares of their existence.
 
     Attributes:
-        beliefs: :class:`~hitmac.agents.tracking.beliefs.Beliefs`, or :class:`~hitmac.agents.tracking.tracks.Tracks`.
+        beliefs: :class:`~hitmac.agents.tracking.beliefs.Beliefs`, or :class:`~hitmac.agents.tracking.Tracks`.
         space: the space of the features of a scene.
     """
 

@@ -68,7 +68,7 @@ class Tracks:
     existence r, and two normal distributions of (x, v), for a quiet and a turning target, whose velocities change at
     random at the beginning of a sub-step: an interacting multiple model (Bar-Shalom, Li, Kirubarajan, "Estimation with
     Applications to Tracking and Navigation", 2001, section 11.6). One sensor after the other, with the probability p
-    that it detects the track (0 out of view and behind obstacles) and the densities g of its detections:
+    that it detects the track (0 out of view and behind obstacles) and the densities g of its detections::
 
         assignment   the largest sum of log(r p g / ((1 - r p) (f + b))) over pairs inside the gate: the global nearest
                      neighbour (Blackman, Popoli, "Design and Analysis of Modern Tracking Systems", 1999, chapter 6)
