@@ -76,7 +76,7 @@ def _area(model, walk, view, clear):
                     high = middle
             length = high
         total += length * length
-    return max(total * half / _RAYS, 1.0)
+    return max(total * half / _RAYS, 4e-6 * walk.half_width * walk.half_height)
 
 
 @allocating
