@@ -616,13 +616,10 @@ def check_on(options: Options, scenario: Scenario) -> None:
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     features = check_features(options.features)
-    if not scenario.identities and options.task.spec.role != "agent":
-        raise ValueError("identities is false; it must be true for a level of the hierarchy, whose goals are targets")
     if features == BELIEFS or not scenario.identities:
         if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
-            raise ValueError(
-                "--features is beliefs, or identities false; only a policy that turns all sensors directly can use them"
-            )
+            given = "--features is beliefs" if features == BELIEFS else "identities is false"
+            raise ValueError(f"{given}; only a policy that turns all sensors directly can learn on it")
         BeliefObserver(scenario, features)
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(

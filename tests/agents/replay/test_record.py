@@ -105,6 +105,7 @@ def test_beliefs_are_where_the_particles_are():
         age = tracks["age"][t]
         assert t == 0 or (points[age == 0] > 1250).all()  # outside: the target is seen
         for j in np.flatnonzero(age > 0) if t else ():
-            body, weight = episode.state.body[0, 0, j, :2], episode.state.weight[0, 0, j]
+            beliefs = episode.state.beliefs
+            body, weight = beliefs.body[0, 0, j, :2], beliefs.weight[0, 0, j]
             assert np.abs(points[j].mean(0) - (body * weight).sum(-1)).max() < 0.8 * body.std(-1).max() + 20
     assert (age > 0).any()

@@ -170,3 +170,10 @@ def test_options_that_are_refused(arguments, says, refused):
 def test_all_that_is_wrong_is_in_one_error():
     with pytest.raises((ValueError, TypeError), match=r"(?s)--num-envs is 0.*--gamma is 2"):
         check(ExecutorOptions(num_envs=0, gamma=2))
+
+
+def test_levels_and_single_sensors_need_identities(refused, tmp_path):
+    scene = tmp_path / "nameless.yaml"
+    scene.write_text("identities: false")
+    for job in (["executor"], ["coverage", "--per-sensor"]):
+        assert "identities is false; only a policy that turns all sensors" in refused(*job, "--scenario", str(scene))
