@@ -87,6 +87,29 @@ def observe(
     return shown
 
 
+def sensor_rows(
+    site: Any, sensor_position: Any, heading: Any, *, field_of_view: Any = None, along: Any = None
+) -> np.ndarray:
+    """Return the rows (..., n, 7) of the sensors in an observation of detections, with arguments as :func:`observe`.
+
+    They are x, y, sine and cosine of the heading, half the field of view in degrees, range, and the place on the rail /
+    length of the rail; 0 for a sensor that does not work.
+    """
+    sensors = _Pairs(
+        _Site(site), sensor_position, np.zeros((0, 2)),
+        heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along,
+    )  # fmt: skip
+    try:
+        columns = (
+            sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
+            sensors.rail[0],
+        )  # fmt: skip
+    except KeyError as error:
+        raise ValueError(f"the sensors need {error.args[0]}, which is missing") from None
+    rows = np.concatenate([np.broadcast_to(column, sensors.works.shape) for column in columns], -1)
+    return np.where(sensors.works, rows, 0.0)
+
+
 def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | None, float | None, int | None]:
     """Check and return the options of an observer of the nearest targets; raise ValueError for an invalid one."""
     whole: tuple[Any, ...] = (int, np.integer)

@@ -287,7 +287,8 @@ def update(
     """Return beliefs or tracks after an observation of their features, and their state."""
     mask = observation["mask"] != 0
     if isinstance(beliefs, Tracks):
-        return beliefs.update(observation["detections"], mask, observation["sensors"], state, episode_start)
+        given, looked = (observation["detections"], mask, observation["sensors"]), observation.get("looked")
+        return beliefs.update(*given, state, episode_start, looked)
     return beliefs.update(observation["pairs"], mask, state, episode_start)
 
 

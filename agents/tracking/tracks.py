@@ -24,7 +24,7 @@ from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
-_ERRORS = 8.0  # standard deviations that a detection may be outside the arena
+_ERRORS = 8.0  # standard deviations, of both axes together, that a detection may be outside the arena
 _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the shorter side of the arena
 
 
@@ -52,6 +52,27 @@ class Estimate(NamedTuple):
     place: np.ndarray  # (B, g, k, 2) means
     covariance: np.ndarray  # (B, g, k, 2, 2)
     label: np.ndarray  # (B, g, k), 0 for none
+
+
+def check_detections(scenario: Scenario, detections: np.ndarray, mask: np.ndarray, name: str) -> None:
+    """Raise ValueError if one of the detections (..., 5) of the `mask` (...) is invalid.
+
+    The message begins with `name`, a format of the indices of the detection.
+    """
+    finite = np.isfinite(detections).all(-1)
+    x, y, xx, xy, yy = np.moveaxis(np.where(finite[..., None], detections, 0.0), -1, 0)
+    valid = (xx >= 0.0) & (yy >= 0.0) & (xy * xy <= xx * yy * (1.0 + 1e-5) + 1e-9)
+    (width, height), error = scenario.extent, _ERRORS * np.sqrt(np.abs(xx + yy))
+    inside = (np.abs(x) <= width * (1.0 + 1e-6) + error) & (np.abs(y) <= height * (1.0 + 1e-6) + error)
+    for fits, words in (
+        (finite, "every number must be finite"),
+        (valid, "xx, xy and yy must be a covariance: none negative, and xy^2 at most xx yy"),
+        (inside, f"it must be inside the arena of {scenario.arena_words}, but for its error"),
+    ):
+        if (wrong := mask & ~fits).any():
+            index = tuple(np.argwhere(wrong)[0].tolist())
+            numbers = ", ".join(f"{number:g}" for number in detections[index])
+            raise ValueError(f"{name.format(*index)} is ({numbers}); {words}")
 
 
 def _moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,6 +159,7 @@ class Tracks:
         sensors: np.ndarray,
         state: State = None,
         episode_start: Starts = None,
+        looked: np.ndarray | None = None,
     ) -> tuple[Scene, TracksState]:
         """Return the tracks after an observation, needed at every sub-step, and the state, which share their arrays.
 
@@ -151,6 +173,8 @@ class Tracks:
                 place on the rail, which is ignored; all 0 for a sensor that does not work.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins; their tracks are forgotten.
+            looked: (B, n) bool, the sensors that have looked since the last call; that the others detect nothing is no
+                evidence, and they exchange no tracks. None: all.
 
         Raises:
             ValueError: another shape, or an invalid detection, which the message names.
@@ -189,14 +213,17 @@ class Tracks:
         clear = None if self.model.everywhere else self._sight.clear(sensors[..., 0], sensors[..., 1])
         present = np.zeros((b * g, k), np.bool_)
         scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
+        scanned = scene
+        if looked is not None:
+            scanned = scene._replace(views=np.where(np.repeat(looked, g, 0)[..., None], views, 0.0))
         threads, own = Threads(b * g, cores(), block=8), Filters(*filters)
-        threads.run(track_all, self.rules, self.model, own, scene, detections, mask, clear, self.pieces)
+        threads.run(track_all, self.rules, self.model, own, scanned, detections, mask, clear, self.pieces)
         if self.scenario.knowledge == "neighbours":
             estimate = self.estimate(new)
             covariance = estimate.covariance[..., (0, 0, 1), (0, 1, 1)]
             told, sent = np.concatenate((estimate.place, covariance), -1), (estimate.label > 0) & (new.age == 0)
             link = self.scenario.communication_range**2, self.scenario.message_loss_rate
-            threads.run(exchange_all, self.rules, self.model, link, own, scene, told, sent, clear)
+            threads.run(exchange_all, self.rules, self.model, link, own, scanned, told, sent, clear)
         places = None
         if self._finder is not None:
             mean = np.take_along_axis(own.mean, own.mode.argmax(-1)[..., None, None], 2)[:, :, 0]
@@ -240,22 +267,7 @@ class Tracks:
                 f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 7)"
             )
         detections, mask = np.array(detections, np.float64), np.ascontiguousarray(mask != 0)
-        x, y, xx, xy, yy = np.moveaxis(detections, -1, 0)
-        finite = np.isfinite(detections).all(-1)
-        valid = (xx >= 0.0) & (yy >= 0.0) & (xy * xy <= xx * yy * (1.0 + 1e-5) + 1e-9)
-        width, height = (half * (1.0 + 1e-6) for half in self.scenario.extent)
-        inside = (np.abs(x) <= width + _ERRORS * np.sqrt(np.abs(xx))) & (
-            np.abs(y) <= height + _ERRORS * np.sqrt(np.abs(yy))
-        )
-        for fits, words in (
-            (finite, "every number must be finite"),
-            (valid, "xx, xy and yy must be a covariance: none negative, and xy^2 at most xx yy"),
-            (inside, f"it must be inside the arena of {self.scenario.arena_words}, but for its error"),
-        ):
-            if (wrong := mask & ~fits).any():
-                b, i, d = np.argwhere(wrong)[0].tolist()
-                numbers = ", ".join(f"{number:g}" for number in detections[b, i, d])
-                raise ValueError(f"detection {d} of sensor {i} in scene {b} is ({numbers}); {words}")
+        check_detections(self.scenario, detections, mask, "detection {2} of sensor {1} in scene {0}")
         if not np.isfinite(sensors).all():
             b, i, _ = np.argwhere(~np.isfinite(sensors))[0].tolist()
             raise ValueError(f"sensor {i} in scene {b} is {sensors[b, i].tolist()}; every number must be finite")

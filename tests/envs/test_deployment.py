@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hitmac
 from hitmac.envs import FEATURES, Memory, Scenario, Simulator, observe
 from hitmac.envs import deployment as measured
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import DetectionObserver, Observer
 from tests.envs.scenes import scenarios
 
 ALL = tuple(FEATURES)
@@ -40,6 +40,10 @@ def check(scenario, steps, seed, **nearness):
         "field_of_view": state.field_of_view,
         "along": state.along,
     }
+    shown = DetectionObserver(scenario).observe(simulator)["sensors"]
+    sensors = [arguments[name] for name in ("sensor_position", "heading", "field_of_view", "along")]
+    rows = measured.sensor_rows(scenario, *sensors[:2], field_of_view=sensors[2], along=sensors[3])
+    np.testing.assert_allclose(rows, shown, rtol=1e-6, atol=1e-6)
     for b in range(4):  # each has obstacles of its own
         site = vars(scenario) | {"discs": state.disc[b]}
         got = observe(site, ALL, **{name: values[b] for name, values in arguments.items()}, **nearness)

@@ -83,6 +83,22 @@ def test_a_target_that_leaves_is_forgotten_and_one_that_nobody_looks_for_is_not(
         assert (list(found(tracker, state)) == [1]) == lasts
 
 
+@pytest.mark.parametrize("knowledge", ["shared", "neighbours"])
+def test_a_sensor_that_has_not_looked_is_no_evidence_and_keeps_its_view(knowledge):
+    tracker, state = Tracks(HALL.replace(knowledge=knowledge, walk="still", communication_range=2000.0)), None
+    for _ in range(10):
+        _, state = scan(tracker, [[(0.0, 0.0)]] * 2, state)
+    left, nothing = [], (np.zeros((1, 2, 4, 5)), np.zeros((1, 2, 4)), np.array([(EAST, WEST)]))
+    for looked in (None, [[True, True]], [[True, False]], [[False, False]]):
+        scene, new = tracker.update(*nothing, state, looked=None if looked is None else np.array(looked))
+        left.append(new.existence.max(-1).tolist()[0])
+        assert (scene.views[..., 5] == 1500.0**2).all()
+        assert (new.age[new.existence > 0.5] == 1).all()
+    assert left[0] == left[1]
+    assert left[1][0] < left[2][0] < left[3][0]
+    assert left[3] == pytest.approx((state.existence.max(-1) * tracker.model.survival).tolist()[0])
+
+
 def test_a_target_behind_a_wall_is_kept():
     left = []
     for walls in ((), ((-100.0, -300.0, -100.0, 300.0),)):
@@ -183,7 +199,7 @@ def test_an_episode_starts_without_tracks():
         ((np.nan, 0, 1, 0, 1), r"detection 2 of sensor 1 in scene 0 is \(nan, 0, 1, 0, 1\); every number"),
         ((0, 0, -1, 0, 1), "xx, xy and yy must be a covariance"),
         ((0, 0, 1, 1.1, 1), "xx, xy and yy must be a covariance"),
-        ((1009, 0, 1, 0, 1), r"\(1009, 0, 1, 0, 1\); it must be inside the arena of \+-1000, but for its error"),
+        ((1006, 0, 0.25, 0, 0.25), r"\(1006, 0, 0.25, 0, 0.25\); it must be inside the arena of \+-1000, but for its"),
     ],
 )
 def test_wrong_detections_are_named(numbers, message):
@@ -193,7 +209,7 @@ def test_wrong_detections_are_named(numbers, message):
         Tracks(HALL).checked(detections, mask, sensors)
     mask[0, 1, 2] = 0
     Tracks(HALL).checked(detections, mask, sensors)
-    detections[0, 1, 2], mask[0, 1, 2] = (1007, 0, 1, 0, 1), 1  # an error of less than 8 standard deviations
+    detections[0, 1, 2], mask[0, 1, 2] = (1007, 0, 0, 0, 1), 1  # an error of less than 8 standard deviations
     Tracks(HALL).checked(detections, mask, sensors)
 
 
