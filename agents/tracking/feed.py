@@ -132,7 +132,7 @@ class DetectionFeed:
         looked &= sensors.any(-1)
         d = max(self._places, *(len(scan.detections) for scan in self._last))
         detections, mask = np.zeros((1, n, d, 5), np.float32), np.zeros((1, n, d), np.int8)
-        for camera in np.flatnonzero(looked):
+        for camera in np.flatnonzero(looked).tolist():
             listed = self._detections(now, self._last[camera], sensors[camera])
             detections[0, camera, : len(listed)], mask[0, camera, : len(listed)] = listed, 1
         return {
