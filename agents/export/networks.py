@@ -198,7 +198,7 @@ def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tup
 def _check(policy: Any, says: str) -> None:
     """Raise ValueError with the reason if a policy cannot be exported."""
     reasons = {
-        BeliefPolicy: "its inputs are particle beliefs, not measured positions",
+        BeliefPolicy: "its inputs are particle beliefs or tracks, not measured positions",
         OwnKnowledge: "it needs shared knowledge; choose a --scenario with the knowledge shared or full",
         Memoryless: "memoryless agents modify the knowledge; export the agent itself",
     }

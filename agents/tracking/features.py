@@ -197,10 +197,10 @@ class TrackFeatures:
     def __init__(self, scenario: Scenario, features: Sequence[str]) -> None:
         self.scenario, self.features, self.beliefs = scenario, tuple(features), Tracks(scenario)
         error, missed = max(scenario.position_errors), float(np.mean(scenario.miss_rates))
-        named = scenario.replace(
+        self._named = scenario.replace(
             identities=True, false_detections=0.0, position_noise=error, missed_detections=missed
         )  # fmt: skip
-        self.space = Observer(named, features).space
+        self.space = Observer(self._named, features).space
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the tracks of R rows of knowledge."""
@@ -212,7 +212,7 @@ class TrackFeatures:
         heading = np.degrees(np.arctan2(views[..., VIEW_SIN], views[..., VIEW_COS]))
         zoomed = 2.0 * np.degrees(np.arccos(np.maximum(views[..., VIEW_HALF], -1.0)))
         return observe(
-            self.scenario, self.features, np.where(works[..., None], views[..., VIEW_X : VIEW_Y + 1], np.nan), heading,
+            self._named, self.features, np.where(works[..., None], views[..., VIEW_X : VIEW_Y + 1], np.nan), heading,
             place, place - velocity * self.scenario.time_step, age=np.where(np.isnan(age), np.inf, age),
             field_of_view=zoomed if self.scenario.zoom else None,
         )  # fmt: skip

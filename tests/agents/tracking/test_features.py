@@ -16,7 +16,7 @@ from tests.agents.tracking.test_recorded import hall, written
 
 ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="shared")
 SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
-ERRORS = {"identities": False, "position_noise": 5.0, "missed_detections": 0.1, "false_detections": 0.1}
+ERRORS = {"identities": False, "position_noise": (9, 5), "missed_detections": (0, 0.2), "false_detections": 0.1}
 KINDS = [(SHARED, BELIEFS), (SHARED.replace(**ERRORS), BELIEFS), (SHARED.replace(**ERRORS), DEFAULT_FEATURES)]
 
 
