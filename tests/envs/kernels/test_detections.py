@@ -60,12 +60,16 @@ def test_the_sensors_are_shown():
     scenario = ONE.replace(zoom=(20, 120), zoom_step=30, turn_angle=30, failure_rate=0.5)
     simulator = Simulator(scenario, 50, 0)
     observer = DetectionObserver(scenario)
-    assert observer.observe(simulator)["sensors"].tolist() == [[[0, 0, 0, 1, 45, 800]]] * 50
+    assert observer.observe(simulator)["sensors"].tolist() == [[[0, 0, 0, 1, 45, 800, 0]]] * 50
     simulator.step(np.ones((50, 2), np.int64))  # turn left, narrower: 60 degrees
     works = simulator.state.working[:, 0]
     assert 10 < works.sum() < 40
-    row = [0, 0, 0.5, np.sqrt(3) / 2, 30, 800 * np.sqrt(90 / 60)]
+    row = [0, 0, 0.5, np.sqrt(3) / 2, 30, 800 * np.sqrt(90 / 60), 0]
     np.testing.assert_allclose(observer.observe(simulator)["sensors"][:, 0], np.outer(works, row), rtol=1e-6)
+    railed = ONE.replace(rails=[[(-100, 0), (100, 0)]], placement="rails")
+    simulator = Simulator(railed, 1, 0)
+    simulator.place(along=[50])
+    assert DetectionObserver(railed).observe(simulator)["sensors"][0, 0, [0, 6]].tolist() == [-50, 0.25]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
