@@ -66,7 +66,7 @@ def test_the_sensors_are_shown():
     assert 10 < works.sum() < 40
     row = [0, 0, 0.5, np.sqrt(3) / 2, 30, 800 * np.sqrt(90 / 60), 0]
     np.testing.assert_allclose(observer.observe(simulator)["sensors"][:, 0], np.outer(works, row), rtol=1e-6)
-    railed = ONE.replace(rails=[[(-100, 0), (100, 0)]], placement="rails")
+    railed = ONE.replace(rails=[[(-100, 0), (100, 0)]], placement="rails", sensor_positions=(), sensor_headings=())
     simulator = Simulator(railed, 1, 0)
     simulator.place(along=[50])
     assert DetectionObserver(railed).observe(simulator)["sensors"][0, 0, [0, 6]].tolist() == [-50, 0.25]
