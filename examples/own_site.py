@@ -1,6 +1,6 @@
 """A site of your own: cameras on a floor plan, people from CSV files, agents compared on days that no training saw.
 
-``python examples/own_site.py`` covers 0.761 with planner-fast (random 0.445), 16 s on a 2-core AMD EPYC, no GPU.
+``python examples/own_site.py`` covers 0.789 with planner-fast (random 0.426), 31 s on a 2-core AMD EPYC, no GPU.
 
 `docs/site.md` trains on the same site. To use yours, replace the files in ``examples/site``: a scenario in YAML with
 the cameras, walls and picture, and one CSV file of ``time,id,x,y`` for each recording.
