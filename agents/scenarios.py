@@ -8,6 +8,7 @@ from typing import Annotated
 from hitmac.agents import watch
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
+from hitmac.agents.evaluate.film import tracked
 from hitmac.agents.registry import named_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         picture, frames = Picture(scenario, options.size), []
         for step in episode.steps(steps):
             if options.film or step == steps:
-                frames.append(picture.of_task(episode.task, 0))
+                frames.append(picture.draw(episode.task.simulator, 0, None, None, *tracked(episode)))
         if options.film:
             save_pictures(options.film, frames, frames_per_second=20)
             print(f"{options.film}: {len(frames)} pictures")

@@ -45,12 +45,12 @@ def save_film(
             shown = "-" if np.isnan(so_far) else f"{so_far:.3f}"
             caption = f"{agent.name}   coverage so far {shown}   sub-step {step}"
             assigned = None if episode.assigned is None else episode.assigned[0]
-            pictures.append(picture.draw(simulator, 0, caption, assigned, *_tracked(episode)))
+            pictures.append(picture.draw(simulator, 0, caption, assigned, *tracked(episode)))
     save_pictures(path, pictures)
 
 
-def _tracked(episode: Episodes) -> tuple[np.ndarray | None, tuple[np.ndarray, np.ndarray] | None]:
-    """Return the last detections (q, 2), and the means and covariances of the tracks; None for none.
+def tracked(episode: Episodes) -> tuple[np.ndarray | None, tuple[np.ndarray, np.ndarray] | None]:
+    """Return the last detections (q, 2), and the means and covariances of the tracks; each None without any.
 
     If each sensor has its own tracks, they are the first sensor's.
     """

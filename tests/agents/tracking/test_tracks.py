@@ -135,6 +135,13 @@ def test_views_without_a_detection_leave_the_unseen_elsewhere():
     np.testing.assert_allclose(weight, 3.0 / 200 * np.where(ahead, 0.1, 1.0))
 
 
+def test_new_unseen_targets_are_expected_at_a_constant_rate():
+    tracker, state = Tracks(HALL, 200, expected=3.0), None
+    for _ in range(11):
+        _, state = scan(tracker, [[], []], state, (OFF, OFF))
+    assert state.weight[0, 0, -1].sum() == pytest.approx(3.0 + 10 * 0.002 * 3.0)
+
+
 def test_neighbours_exchange_tracks_in_range():
     for reach, rows in ((2000.0, [0, 1]), (1000.0, [0])):
         tracker, state = Tracks(HALL.replace(knowledge="neighbours", communication_range=reach)), None
