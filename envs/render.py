@@ -131,8 +131,8 @@ class Picture:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
         for x, y in [] if detections is None else self._places(detections):
-            draw.line((x - unit, y, x + unit, y), fill=_DETECTION, width=_SMOOTH)
-            draw.line((x, y - unit, x, y + unit), fill=_DETECTION, width=_SMOOTH)
+            draw.line((x - 1.5 * unit, y, x + 1.5 * unit, y), fill=_DETECTION, width=2 * _SMOOTH)
+            draw.line((x, y - 1.5 * unit, x, y + 1.5 * unit), fill=_DETECTION, width=2 * _SMOOTH)
         if tracks is not None:
             values, axes = np.linalg.eigh(tracks[1])
             angle = np.linspace(0.0, 2.0 * np.pi, 37)
