@@ -237,9 +237,10 @@ def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, ro
                 else:
                     density = likelihood(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detection)
                 room.density[d, j] = density
-                chance = filters.existence[r, j] * max(room.chance[j], _NEARBY)
+                chance = min(filters.existence[r, j] * max(room.chance[j], _NEARBY), _MOST)
                 if density > 0.0:
-                    room.cost[d, j] = min(-math.log(chance * density / ((1.0 - chance) * room.unknown[d])), 0.0)
+                    gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * room.unknown[d]))
+                    room.cost[d, j] = min(-gain, 0.0)
     room.column[:] = -1
     if number > 0:
         for d in range(number, size):
