@@ -49,10 +49,10 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     """Stable-Baselines3's rollout buffer with samples only of rows in which a sensor acts.
 
     `acting` returns the current mask (B,) of these rows, as
-    :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting` does; None: all rows.
+    :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting` does.
     """
 
-    def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, acting: Callable[[], np.ndarray], **kwargs: Any) -> None:
         self._look = acting
         super().__init__(*args, **kwargs)
 
@@ -61,13 +61,10 @@ class ActingRolloutBuffer(DictRolloutBuffer):
         """Shape of the numbers of a step: (B,)."""
         return (self.n_envs,)
 
-    def _acts(self) -> np.ndarray:
-        return np.ones(self.row_shape, np.bool_) if self._look is None else self._look().copy()
-
     def reset(self) -> None:
         """Start a rollout with empty arrays (steps, B)."""
         super().reset()
-        self._acting_now = self._acts()
+        self._acting_now = self._look().copy()
         shape = self.buffer_size, *self.row_shape
         self.acting = np.ones(shape, np.bool_)
         for name in ("rewards", "values", "log_probs", "advantages", "returns"):
@@ -75,7 +72,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Add one step of all rows, see ``DictRolloutBuffer``; call it after the environment's step."""
-        self.acting[self.pos], self._acting_now = self._acting_now, self._acts()
+        self.acting[self.pos], self._acting_now = self._acting_now, self._look().copy()
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:

@@ -192,12 +192,11 @@ class Options(EncoderConfig, RunOptions):
 
 
 @dataclass(frozen=True)
-class CoverageOptions(Options):
-    """Train a policy that turns all sensors directly, by imitation of a planner's values of the actions."""
+class CoverageRewardOptions(Options):
+    """Train a policy that turns all sensors directly, by PPO from its reward alone."""
 
-    job = "coverage"
+    job = "coverage-ppo"
     task = CoverageTask
-    default_limit = {"minutes": 5.0}
     task_fields = ("turn_cost",)
     recurrent_defaults: ClassVar[dict[str, Any]] = {
         "features": RECURRENT_FEATURES,
@@ -207,15 +206,6 @@ class CoverageOptions(Options):
     }
     """Defaults of other options with ``--memory recurrent``."""
 
-    algorithm: str = "imitation"
-    num_envs: int = 256
-    batch_size: int = 128
-    learning_rate: float = 2e-3
-    max_grad_norm: float = 5.0
-    attend_over: str = "axes"
-    pooling: str = "mean"
-    embed_layers: int = 2
-    num_blocks: int = 2
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
@@ -234,21 +224,21 @@ class CoverageOptions(Options):
 
 
 @dataclass(frozen=True)
-class CoverageRewardOptions(CoverageOptions):
-    """Train a policy that turns all sensors directly, by PPO from its reward alone."""
+class CoverageOptions(CoverageRewardOptions):
+    """Train a policy that turns all sensors directly, by imitation of a planner's values of the actions."""
 
-    job = "coverage-ppo"
-    default_limit = {"minutes": 9.0}
+    job = "coverage"
+    default_limit = {"minutes": 5.0}
 
-    algorithm: str = "ppo"
-    num_envs: int = 512
-    batch_size: int = 512
-    learning_rate: float = 1e-3
-    max_grad_norm: float = 0.5
-    attend_over: str = "agents"
-    pooling: str = "sum"
-    embed_layers: int = 1
-    num_blocks: int = 1
+    algorithm: str = "imitation"
+    num_envs: int = 256
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    max_grad_norm: float = 5.0
+    attend_over: str = "axes"
+    pooling: str = "mean"
+    embed_layers: int = 2
+    num_blocks: int = 2
 
 
 @dataclass(frozen=True)
@@ -312,7 +302,6 @@ class CoordinatorOptions(Options):
         "embed_layers": 2,
         "batch_size": 64,
         "epochs": 8,
-        "max_grad_norm": 5.0,
         "idle": AssignPlanned.idle,
     }
 

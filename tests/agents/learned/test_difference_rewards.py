@@ -158,7 +158,7 @@ def test_the_buffer_is_stable_baselines3s_for_every_sensor():
     rng = np.random.default_rng(0)
     space = spaces.Dict(pairs=spaces.Box(-1, 1, (3, 2, 4)), mask=spaces.MultiBinary((3, 2)))
     options = {"gae_lambda": 0.9, "gamma": 0.8, "n_envs": 5}
-    ours = SensorRolloutBuffer(6, space, spaces.MultiBinary(6), **options)
+    ours = SensorRolloutBuffer(6, space, spaces.MultiBinary(6), acting=lambda: np.ones((5, 3), bool), **options)
     theirs = [DictRolloutBuffer(6, space, spaces.MultiBinary(6), **options) for _ in range(3)]
     for _ in range(6):
         seen = {key: rng.random((5, *part.shape)).astype(np.float32) for key, part in space.items()}
