@@ -37,22 +37,19 @@ class TurnLabels:
 
     The loss is that of :func:`imitation_loss`, over the sensors that act.
 
-    The teacher is an agent such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes the scenes with
-    its own ``features``. ``plan(pairs, mask, state, episode_start)`` returns the values (B, k n, 3) of the decisions in
-    its attribute ``decides``, one decision of all sensors after the other, and the state for the next call. A teacher
-    of an executor observes rows (R, m, d) and returns values (R, 3). One of large scenes has the method ``shown`` of
-    :class:`~hitmac.agents.baselines.rules.RulePolicy`, and the keyword `targets` (B, n, k).
+    The teacher is a :class:`~hitmac.agents.baselines.planner.PlanningPolicy`, and observes the scenes with its own
+    ``features``. Of an executor, it observes rows (R, m, d) and returns values (R, 3).
     """
 
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
         self.teacher, self.env, self.temperature = teacher, env, temperature
-        shown, space = getattr(teacher, "shown", dict), env.observation_space
         self.observer: Any = DetectionObserver(env.scenario)
         if env.scenario.identities:
-            self.observer = Observer(env.scenario, teacher.features, **shown({}))
+            self.observer = Observer(env.scenario, teacher.features, **teacher.shown({}))
         self.state: tuple[np.ndarray, ...] | None = None
-        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
-        self.shape: tuple[int, ...] = (*(space["mask"].shape[:-1] or (1,)), 3 * len(self.decides))  # type: ignore[index]
+        self.decides: tuple[str, ...] = teacher.decides
+        sensors = env.observation_space["mask"].shape[:-1] or (1,)  # type: ignore[index]
+        self.shape: tuple[int, ...] = (*sensors, 3 * len(self.decides))
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation of the present scenes, with ``pairs`` and ``mask``."""

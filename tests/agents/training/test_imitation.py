@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.baselines.levels import AssignInRange
+from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
 from hitmac.agents.training.imitation import Imitation, by_size, halves, imitation_loss, in_parallel, select, sizes
@@ -20,12 +21,13 @@ from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 
-class Compass:
+class Compass(PlanningPolicy):
     """Teacher that values a turn by the sum of the targets' bearings, and records what it is shown."""
 
     features = ("bearing",)
 
     def __init__(self):
+        super().__init__()
         self.seen = []
 
     def plan(self, pairs, mask, state=None, episode_start=None):
