@@ -7,6 +7,7 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.tracking import DetectionFeed, Tracks
+from hitmac.agents.tracking.features import update
 from hitmac.envs import Simulator
 from hitmac.envs.observation import DetectionObserver
 from tests.agents.tracking.test_tracks import EAST, HALL, OFF, WEST, found
@@ -60,9 +61,8 @@ def test_a_camera_that_is_silent_for_a_second_keeps_its_targets():
             shown = feed.observe(now, PLACES, HEADINGS)
             assert shown["looked"].tolist() == [[not (gone and silent), True]]
             assert shown["sensors"][0].any(-1).tolist() == [not (silent and 13 <= step < 15), True]
-            looked = shown.pop("looked")
             shown["sensors"][0, 1] = OFF  # the other camera has no part in it
-            _, state = tracker.update(*shown.values(), state, looked=looked)
+            _, state = update(tracker, shown, state)
             states[silent, step] = found(tracker, state)
     assert list(states[True, 14]) == list(states[True, 19]) == [1]
     assert not states[False, 14]
