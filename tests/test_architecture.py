@@ -44,8 +44,8 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
-        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"watch"}, {"scenarios"}, {"training"},
-        {"reproduce"}, {"__init__"},
+        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"run"}, {"watch"}, {"scenarios"},
+        {"training"}, {"reproduce"}, {"__init__"},
     ],
 }  # fmt: skip
 """Parts of a package in order; each may import those before it."""

@@ -1,0 +1,1 @@
+"""Cameras that turn themselves, from detections, without end."""

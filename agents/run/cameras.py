@@ -1,0 +1,255 @@
+"""Cameras that turn: the protocol of their drivers, and the supervision of all cameras, one thread each."""
+
+import collections
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from hitmac.envs.kernels.rails import limits_of
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import shortly
+
+OLDEST = 0.5
+"""Age of an answer, seconds, up to which the heading is extrapolated from it."""
+
+STARTING = 3.0
+"""Time to the first answer of a camera, seconds, before which its failures are not reported."""
+
+CLOSING = 2.0
+"""Longest time in which all cameras are stopped at the end, seconds."""
+
+LONGEST_PAUSE = 2.0
+"""Longest pause between two attempts to reach a camera, seconds."""
+
+REPEAT = 0.5
+"""Time after which the rate of a turning camera is sent again, seconds."""
+
+SLACK = 3.0
+"""Largest difference of two headings of a camera at rest, degrees."""
+
+
+class Camera(Protocol):
+    """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all."""
+
+    highest_rate: float
+    """Degrees per second."""
+
+    def heading(self) -> float:
+        """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
+        ...
+
+    def turn(self, rate: float) -> None:
+        """Turn at a rate, degrees per second counter-clockwise, until the next call; 0 stops."""
+        ...
+
+    def close(self) -> None:
+        """Stop the camera and leave it."""
+        ...
+
+
+class Cameras:
+    """Cameras of a site, each supervised by a thread of its own, so that the caller never waits for a device.
+
+    A thread reads the heading every `period` and sends the newest order, slower or not at all where the camera would
+    leave its pan limits before the next reading. It stops a camera that has no order for `timeout`, or whose heading is
+    unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses between further
+    attempts double up to :data:`LONGEST_PAUSE`.
+
+    Args:
+        drivers: driver of each sensor of the scenario.
+        scenario: site, whose ``pan_limits`` hold.
+        timeout: seconds after which a camera without an order stops.
+        period: seconds between two readings of a heading.
+        names: names of the cameras in messages; empty: their numbers.
+    """
+
+    def __init__(
+        self,
+        drivers: Sequence[Camera],
+        scenario: Scenario,
+        *,
+        timeout: float = 1.0,
+        period: float = 0.1,
+        names: Sequence[str] = (),
+    ) -> None:
+        self._messages: collections.deque[str] = collections.deque(maxlen=1000)
+        self._all = [
+            _Supervisor(name, driver, limits, timeout=timeout, period=period, say=self._messages.append)
+            for name, driver, limits in zip(
+                names or range(len(drivers)), drivers, limits_of(scenario).tolist(), strict=True
+            )
+        ]
+        self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def headings(self) -> np.ndarray:
+        """Present headings (n,), degrees, extrapolated from the last answers; NaN where they are too old."""
+        now = time.monotonic()
+        return np.array([one.known.at(now) for one in self._all])
+
+    def order(self, rates: Iterable[float]) -> None:
+        """Order rates (n,), degrees per second, NaN: none; return at once."""
+        for one, rate in zip(self._all, rates, strict=True):
+            if not math.isnan(rate):
+                one.order(float(rate))
+
+    def messages(self) -> list[str]:
+        """Return the lines since the last call: one when a camera goes wrong, one when it works again."""
+        return [self._messages.popleft() for _ in range(len(self._messages))]
+
+    def close(self) -> None:
+        """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs."""
+        for one in self._all:
+            one.close()
+        until = time.monotonic() + CLOSING
+        for one, thread in zip(self._all, self._threads, strict=True):
+            thread.join(max(until - time.monotonic(), 0.0))
+            if thread.is_alive():
+                self._messages.append(f"camera {one.name} may still turn: it does not answer the order to stop")
+
+
+class _Known(NamedTuple):
+    """Heading at a time, with the rate since then, and the time of the answer that it derives from."""
+
+    heading: float = math.nan
+    time: float = -math.inf
+    rate: float = 0.0
+    answered: float = -math.inf
+
+    def at(self, now: float) -> float:
+        """Return the heading extrapolated to `now`; NaN if the answer is too old."""
+        return self.heading + self.rate * (now - self.time) if now - self.answered <= OLDEST else math.nan
+
+
+class _Supervisor:
+    """Supervision of one camera, by the thread that calls :meth:`run`; :meth:`order` and `known` serve the others."""
+
+    def __init__(
+        self,
+        name: object,
+        camera: Camera,
+        limits: Sequence[float],
+        *,
+        timeout: float,
+        period: float,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name, self.camera, self.limits, self.timeout, self.period = name, camera, limits, timeout, period
+        self.known = _Known()
+        self._say, self._clock = say, clock
+        self._wake, self._ends = threading.Event(), False
+        self._order = 0.0, -math.inf  # rate, time
+        self._sent, self._sent_at = math.nan, -math.inf  # unknown: the first step stops the camera
+        self._due, self._pause, self._delay = -math.inf, period, 0.0
+        self._good, self._wrong = clock() + STARTING, False
+        self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+
+    def order(self, rate: float) -> None:
+        """Replace the order by a rate, degrees per second."""
+        self._order = rate, self._clock()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Let the thread stop the camera and end."""
+        self._ends = True
+        self._wake.set()
+
+    def run(self) -> None:
+        """Supervise the camera until :meth:`close`."""
+        while not self._ends:
+            self._wake.wait(self.step())
+            self._wake.clear()
+        try:
+            self.camera.close()
+        except Exception as error:
+            self._say(f"camera {self.name} may still turn: {shortly(error, str)}")
+
+    def step(self) -> float:
+        """Send what is to be sent, read the heading if it is due, and return the seconds until the next step."""
+        reads = self._clock() >= self._due
+        if reads or not self._wrong:
+            try:
+                self._turn()
+                if reads:
+                    self._due = self._clock() + self.period
+                    self._read()
+                    self._turn()
+                    self._works()
+            except Exception as error:  # of any library
+                self._fails(error)
+        now = self._clock()
+        return max((self._due if self._wrong else min(self._due, now + self.period)) - now, 0.0)
+
+    def _turn(self) -> None:
+        """Send the rate that is allowed now, if it differs from the last, or that was sent long ago."""
+        now = self._clock()
+        rate, ordered = self._order
+        heading = self.known.at(now)
+        if now - ordered > self.timeout or math.isnan(heading):
+            rate = 0.0
+        else:
+            rate = min(max(rate, -self.camera.highest_rate), self.camera.highest_rate)
+            rate = limited(rate, heading, self.limits, self.period + self._delay)
+        if rate != self._sent or (rate and now - self._sent_at > REPEAT):
+            self.camera.turn(rate)
+            self._sent, self._sent_at = rate, now
+            then = self._elapsed(now)
+            self.known = _Known(self.known.at(then), then, rate, self.known.answered)
+
+    def _read(self) -> None:
+        """Read the heading; raise an error unless the answer is timely and within reach of those before it."""
+        start = self._clock()
+        heading = float(self.camera.heading())
+        then = self._elapsed(start)
+        if then - start > OLDEST / 2.0:
+            raise TimeoutError(f"answers after {2.0 * (then - start):.1f} s")
+        if not math.isfinite(heading):
+            raise ValueError(f"its heading is {heading}")
+        jump = abs((heading - self._answer + 180.0) % 360.0 - 180.0)
+        reach = SLACK + 1.5 * self.camera.highest_rate * (then - self._answered)
+        self._agreeing = 0 if jump > reach else self._agreeing + 1
+        self._answer, self._answered, self._pause = heading, then, self.period
+        if self._agreeing < (5 if self._wrong else 2):
+            raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
+        self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
+
+    def _elapsed(self, start: float) -> float:
+        """Return the middle of a call that began at `start`, and note how long calls take."""
+        end = self._clock()
+        self._delay = min(max(end - start, 0.9 * self._delay), OLDEST)
+        return (start + end) / 2.0
+
+    def _works(self) -> None:
+        """Note that the camera works."""
+        now = self._clock()
+        if self._wrong:
+            self._say(f"camera {self.name} works again, after {now - self._good:.1f} s")
+        self._good, self._wrong = now, False
+
+    def _fails(self, error: Exception) -> None:
+        """Note that the camera does not work, and say so once."""
+        now = self._clock()
+        self._sent = math.nan
+        self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
+        if not self._wrong and now - self._good > OLDEST:
+            self._wrong = True
+            self._say(f"camera {self.name} does not work: {shortly(error, str)}")
+
+
+def limited(rate: float, heading: float, limits: Sequence[float], horizon: float) -> float:
+    """Return the rate, degrees per second, or a slower one that stays within pan limits for `horizon` seconds.
+
+    Beyond a limit, only rates back towards it remain, others become 0.
+    """
+    low, high = limits
+    if math.isinf(low):
+        return rate
+    heading -= 360.0 * round((heading - (low + high) / 2.0) / 360.0)
+    return min(max(rate, min((low - heading) / horizon, 0.0)), max((high - heading) / horizon, 0.0))
