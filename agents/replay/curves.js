@@ -3,12 +3,13 @@
 const EDGE = { left: 34, right: 46, top: 8, bottom: 20 }; // pixels around a chart
 const WINDOW = 20; // sub-steps of a moving mean
 
-// Chart of a figure of all episodes over time: moving mean, mean so far, and current sub-step.
+// Chart of a figure of all episodes over time: moving mean, another mean, and current sub-step.
 class Curves {
-  constructor(canvas, episodes, now, mean) {
+  constructor(canvas, episodes, now, mean, window = WINDOW) {
     Object.assign(this, { canvas, episodes, mean });
-    this.moving = episodes.map((episode) => movingMeans(episode[now], WINDOW));
+    this.moving = episodes.map((episode) => movingMeans(episode[now], window));
     this.frames = episodes[0].frames;
+    this.ends = ["0", `sub-step ${this.frames - 1}`]; // of the axis
     const highest = Math.max(...this.moving.map((values) => values.reduce((a, b) => Math.max(a, b || 0), 0)));
     this.top = [0.1, 0.25, 0.5, 1].find((top) => highest <= top) ?? 1;
   }
@@ -66,9 +67,9 @@ class Curves {
     }
     context.textBaseline = "alphabetic";
     context.textAlign = "left";
-    context.fillText("0", EDGE.left, this.height - 6);
+    context.fillText(this.ends[0], EDGE.left, this.height - 6);
     context.textAlign = "right";
-    context.fillText(`sub-step ${this.frames - 1}`, this.width - EDGE.right, this.height - 6);
+    context.fillText(this.ends[1], this.width - EDGE.right, this.height - 6);
   }
 
   line(values, from, to, width, alpha) {

@@ -1,4 +1,4 @@
-"""Page that plays recorded episodes: one self-contained HTML file."""
+"""Pages: recorded episodes as one self-contained HTML file, and what they share with the live page."""
 
 import base64
 import html
@@ -50,26 +50,33 @@ def save_replay(
 
 def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0) -> str:
     """Return the page of episodes of one scenario and seed, records of :func:`hitmac.agents.replay.record.record`."""
+    data = world(scenario) | {"seed": seed, "speed": speed, "episodes": episodes}
+    return filled("page.html", SCRIPTS, f"{scenario.name}, seed {seed}", data)
+
+
+def world(scenario: Scenario) -> dict[str, Any]:
+    """Return what pages show of a scenario at all times, valid as JSON."""
     pan = [limits if limits[1] - limits[0] < 360.0 else None for limits in scenario.pan_limits]
-    data = {
+    return {
         "scenario": scenario.name,
-        "seed": seed,
-        "speed": speed,
         "halfWidth": scenario.extent[0],
         "halfHeight": scenario.extent[1],
         "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
         "panLimits": pan * scenario.num_sensors if len(pan) == 1 else pan,  # None without limits
         "background": _picture(scenario.background) if scenario.background else "",
-        "episodes": episodes,
     }
-    parts = {name: read_text(Path(__file__).with_name(name)) for name in ("page.html", "page.css", *SCRIPTS)}
-    return string.Template(parts["page.html"]).substitute(
-        title=html.escape(f"{scenario.name}, seed {seed}"),
+
+
+def filled(template: str, scripts: Sequence[str], title: str, data: Mapping[str, Any]) -> str:
+    """Return the page of a template with its style, its scripts and the data that they read."""
+    parts = {name: read_text(Path(__file__).with_name(name)) for name in (template, "page.css", *scripts)}
+    return string.Template(parts[template]).substitute(
+        title=html.escape(title),
         style=parts["page.css"],
         # Inside a script element only "</" and "<!--" have a special meaning.
         data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        script="\n".join(parts[name] for name in SCRIPTS),
+        script="\n".join(parts[name] for name in scripts),
     )
 
 

@@ -3,15 +3,6 @@
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500]; // sub-steps a second
 const SWITCHES = ["views", "trails", "names", "assignments", "knowledge"];
 
-const byId = (id) => document.getElementById(id);
-
-// Make an element with properties and children.
-function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
-
 // Card of one episode: name, figures, scene, legend, and the strip of the chosen sensor.
 class Card {
   constructor(player, episode, k) {
@@ -83,28 +74,6 @@ class Card {
   }
 }
 
-// Legend of the marks in a scene.
-function legend(world, episode) {
-  const marks = [
-    ["square", "sensor", "sensor", true],
-    ["", "seen", "target, covered", true],
-    ["ring", "unseen", "target, not covered", true],
-    ["", "known", "last known place", episode.tracks.age],
-    ["small", "known", "belief about an unseen target", episode.tracks["belief x"]],
-    ["stroke", "assigned", "assigned", episode.tracks.assigned],
-    ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
-    ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
-    ["stroke", "rail", "rail", world.rails.length],
-  ];
-  const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
-    const mark = make("i", { className: shape });
-    const filled = shape !== "ring" && shape !== "stroke";
-    mark.style[filled ? "background" : "borderColor"] = `var(--${colour})`;
-    return make("li", {}, mark, text);
-  });
-  return make("ul", { className: "legend" }, ...items);
-}
-
 // Choose a sub-step with the pointer on a chart.
 function scrub(canvas, chart, player) {
   const move = (event) => {
@@ -154,9 +123,9 @@ class Player {
     fill("level", levels.map((level) => [level, level]));
     byId("level-label").hidden = levels.length < 2;
     this.shown.level = levels[0] ?? "";
-    const there = { assignments: "assigned", knowledge: "age" };
+    const needs = { assignments: ["assigned"], knowledge: ["age", "detections"] };
     for (const name of SWITCHES) {
-      if (there[name] && !episodes.some((episode) => episode.tracks[there[name]])) continue;
+      if (needs[name] && !episodes.some(({ tracks }) => needs[name].some((one) => tracks[one]))) continue;
       const box = make("input", { type: "checkbox", checked: name !== "names" || episodes[0].targets <= 26 });
       box.id = name;
       box.addEventListener("change", () => this.set({ [name]: box.checked }));
@@ -252,12 +221,7 @@ function fill(id, options) {
 }
 
 async function start() {
-  const world = JSON.parse(byId("data").textContent);
-  if (world.background) {
-    world.picture = new Image();
-    world.picture.src = world.background;
-    await world.picture.decode();
-  }
+  const world = await loadWorld();
   const episodes = await Promise.all(world.episodes.map(unpackEpisode));
   const { sensors, targets, frames, empty } = episodes[0];
   const without = empty ? `, ${(100 * empty).toFixed(1)} % of them without targets` : "";

@@ -2,12 +2,15 @@
 
 import base64
 import gzip
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.evaluate.film import tracked
 from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
@@ -35,7 +38,8 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 
     Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of lists,
     and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible targets`` of
-    each sensor replace the table ``visible``. The resolution is 1/65535 of the arena's sides for positions and 1/254
+    each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are their numbers, of
+    lists of places and covariances. The resolution is 1/65535 of the arena's sides for positions and 1/254
     for beliefs, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for ranges, 1/255
     for shares of attention. Counts are exact.
     """
@@ -50,7 +54,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     for name in frames[1]:
         if name.startswith("attention"):
             frames[0][name] = np.full_like(frames[1][name], _NONE if name.endswith("targets") else 0)
-    values = {name: _stacked([frame[name] for frame in frames]) for name in frames[0]}
+    values = {name: _stacked(name, [frame[name] for frame in frames]) for name in frames[0]}
     return {
         "agent": agent.name,
         "frames": len(frames),
@@ -58,8 +62,13 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         "targets": m,
         "discs": state.disc[0].tolist(),
         "levels": list(watch.levels),
-        "tracks": {name: pack(array, *_scale(name, array, scenario)) for name, array in values.items()},
+        "tracks": packed(values, scenario),
     }
+
+
+def packed(values: Mapping[str, np.ndarray], scenario: Scenario) -> dict[str, Any]:
+    """Pack the quantities (F, ...) of a record by name."""
+    return {name: pack(array, *_scale(name, array, scenario)) for name, array in values.items()}
 
 
 def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) -> dict[str, Any]:
@@ -69,7 +78,7 @@ def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) ->
     Their differences from row to row, modulo the range of the type, are compressed by gzip and encoded as base64.
     """
     limit = np.iinfo(dtype).max
-    whole = np.rint((values.reshape(len(values), -1) - low) / step)
+    whole = np.rint((values.reshape(len(values), math.prod(values.shape[1:])) - low) / step)
     whole = (np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit)).astype(dtype)
     if (whole == whole[0]).all():
         whole = whole[:1]
@@ -84,9 +93,14 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
         half = scenario.extent[0 if name.endswith("x") else 1]
         dtype, steps = ("uint8", _NOWHERE - 1) if name.startswith("belief") else ("<u2", 2**16 - 1)
         return dtype, -half, 2 * half / steps
+    if name in ("track xx", "track xy", "track yy"):
+        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+        return "<u2", low, max(high - low, 1e-9) / (2**16 - 1)
+    if name in ("coverage", "track existence"):
+        return "<u2", 0.0, 1 / (2**16 - 1)
     if name == "reach":
         return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
-    if name.endswith(" targets") or name in ("turned", "age", "heading", "view"):
+    if name.endswith(" targets") or name in ("turned", "age", "heading", "view", "detections", "tracks"):
         return "<u2", 0.0, {"heading": _TURN, "view": 0.01}.get(name, 1.0)
     return "uint8", 0.0, 1 / 255 if name.startswith("attention") else 1.0
 
@@ -123,6 +137,8 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         beliefs = getattr(episode.state, "beliefs", None)
         if isinstance(beliefs, BeliefState):
             frame |= _beliefs(beliefs, episode.task.scenario, m, frame["age"] == 0)
+    if not episode.task.scenario.identities:
+        frame |= _tracked(episode)
     return {name: np.array(values) for name, values in frame.items()}
 
 
@@ -149,11 +165,25 @@ def _lists(pairs: np.ndarray) -> np.ndarray:
     return lists
 
 
-def _stacked(frames: list[np.ndarray]) -> np.ndarray:
+def _tracked(episode: Episodes) -> dict[str, np.ndarray]:
+    """Return the last detections and the tracks, none before the first decision."""
+    detections, tracks = tracked(episode)
+    place = np.empty((0, 2)) if detections is None else detections
+    frame = {"detections": np.array([len(place)]), "detection x": place[:, 0], "detection y": place[:, 1]}
+    if hasattr(episode.agent.policy, "estimate"):
+        mean, covariance = (np.empty((0, 2)), np.empty((0, 2, 2))) if tracks is None else tracks
+        frame |= {"tracks": np.array([len(mean)]), "track x": mean[:, 0], "track y": mean[:, 1]}
+        for name, row, column in (("xx", 0, 0), ("xy", 0, 1), ("yy", 1, 1)):
+            frame[f"track {name}"] = covariance[:, row, column]
+    return frame
+
+
+def _stacked(name: str, frames: list[np.ndarray]) -> np.ndarray:
     """Stack the arrays of all frames, with padded lists."""
     most = max(one.shape[-1] for one in frames)
+    nothing = _NONE if name.endswith("targets") else 0
     fill = [((0, 0),) * (one.ndim - 1) + ((0, most - one.shape[-1]),) for one in frames]
-    return np.stack([np.pad(one, width, constant_values=_NONE) for one, width in zip(frames, fill, strict=True)])
+    return np.stack([np.pad(one, width, constant_values=nothing) for one, width in zip(frames, fill, strict=True)])
 
 
 def _beliefs(state: BeliefState, scenario: Scenario, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:

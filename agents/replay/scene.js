@@ -63,6 +63,7 @@ class Scene {
     this.each("sensors", (i) => this.sensor(i));
     if (shown.knowledge && this.episode.tracks.age) this.each("targets", (j) => this.known(j));
     this.each("targets", (j) => this.target(j));
+    if (shown.knowledge) this.tracked();
   }
 
   each(kind, draw) {
@@ -75,6 +76,16 @@ class Scene {
     context.fillStyle = this.colour("arena");
     context.fillRect(0, 0, this.width, this.height);
     if (world.picture) context.drawImage(world.picture, ...inside);
+    context.fillStyle = context.strokeStyle = this.colour("zone");
+    context.lineWidth = 1.5;
+    for (const zone of world.zones ?? []) {
+      this.path(zone.map(([x, y]) => this.place(x, y)), true);
+      context.globalAlpha = 0.1;
+      context.fill();
+      context.globalAlpha = 0.7;
+      context.stroke();
+      context.globalAlpha = 1;
+    }
     context.strokeStyle = this.colour("frame");
     context.lineWidth = 1;
     context.strokeRect(...inside);
@@ -235,13 +246,19 @@ class Scene {
       context.arc(x, y, 2.2 * unit, (-limits[1] * Math.PI) / 180, (-limits[0] * Math.PI) / 180);
       context.stroke();
     }
-    context.fillRect(x - unit, y - unit, 2 * unit, 2 * unit);
+    if (working) {
+      context.fillRect(x - unit, y - unit, 2 * unit, 2 * unit);
+    } else {
+      context.strokeStyle = context.fillStyle;
+      context.lineWidth = 2;
+      context.strokeRect(x - unit + 1, y - unit + 1, 2 * unit - 2, 2 * unit - 2);
+    }
     if (shown.sensor === i) {
       context.strokeStyle = this.colour("attention");
       context.lineWidth = 2.5;
       context.strokeRect(x - unit - 4, y - unit - 4, 2 * unit + 8, 2 * unit + 8);
     }
-    if (shown.names) this.name(String(i + 1), x, y - unit - (shown.sensor === i ? 8 : 4), "sensor");
+    if (shown.names) this.name(sensorName(this.world, i), x, y - unit - (shown.sensor === i ? 8 : 4), "sensor");
   }
 
   name(text, x, y, colour) {
@@ -282,6 +299,34 @@ class Scene {
     context.globalAlpha = 1;
   }
 
+  // Detections as crosses, and tracks as ellipses of two standard deviations, faint if they hardly exist.
+  tracked() {
+    const { context, shown, unit, episode } = this;
+    const number = (kind) => episode.tracks[kind]?.whole(shown.frame, 0) ?? 0;
+    const arm = Math.max(3, 0.7 * unit);
+    context.lineWidth = 1.5;
+    context.strokeStyle = this.colour("detection");
+    for (let k = 0; k < number("detections"); k++) {
+      const [x, y] = this.placeOf("detection", shown.frame, k);
+      this.path([[x - arm, y], [x + arm, y]]);
+      this.path([[x, y - arm], [x, y + arm]]);
+    }
+    context.strokeStyle = this.colour("track");
+    context.lineWidth = 2;
+    for (let k = 0; k < number("tracks"); k++) {
+      const value = (name) => episode.tracks[`track ${name}`].at(shown.frame, k);
+      const [mean, half] = [(value("xx") + value("yy")) / 2, (value("xx") - value("yy")) / 2];
+      const root = Math.hypot(half, value("xy")); // the variances along the axes are mean + root and mean - root
+      const radius = (variance) => Math.max(arm, 2 * Math.sqrt(Math.max(0, variance)) * this.scale);
+      context.globalAlpha = 0.2 + 0.8 * (episode.tracks["track existence"]?.at(shown.frame, k) ?? 1);
+      context.beginPath();
+      const turn = -Math.atan2(value("xy"), half) / 2; // the y axis of the canvas points down
+      context.ellipse(...this.placeOf("track", shown.frame, k), radius(mean + root), radius(mean - root), turn, 0, 2 * Math.PI);
+      context.stroke();
+    }
+    context.globalAlpha = 1;
+  }
+
   target(j) {
     const { context, shown, unit, episode } = this;
     if (!episode.tracks.present.whole(shown.frame, j)) return;
@@ -297,4 +342,45 @@ class Scene {
     }
     if (shown.names) this.name(letter(j), place[0] + unit + 6, place[1] + 4, seen ? "seen" : "unseen");
   }
+}
+
+// The data of the page, with its picture.
+async function loadWorld() {
+  const world = JSON.parse(byId("data").textContent);
+  if (world.background) {
+    world.picture = new Image();
+    world.picture.src = world.background;
+    await world.picture.decode();
+  }
+  return world;
+}
+
+function sensorName(world, i) {
+  return world.names?.[i] ?? String(i + 1);
+}
+
+// Legend of the marks in a scene.
+function legend(world, episode) {
+  const marks = [
+    ["square", "sensor", "sensor", true],
+    ["ring", "failed", "sensor that does not answer", episode.live],
+    ["", "seen", "target, covered", episode.targets],
+    ["ring", "unseen", "target, not covered", episode.targets],
+    ["", "known", "last known place", episode.tracks.age],
+    ["small", "known", "belief about an unseen target", episode.tracks["belief x"]],
+    ["stroke", "detection", "detection", episode.tracks.detections],
+    ["ring", "track", "track, two standard deviations", episode.tracks.tracks],
+    ["stroke", "assigned", "assigned", episode.tracks.assigned],
+    ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
+    ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
+    ["stroke", "rail", "rail", world.rails.length],
+    ["stroke", "zone", "zone", world.zones?.length],
+  ];
+  const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
+    const mark = make("i", { className: shape });
+    const filled = shape !== "ring" && shape !== "stroke";
+    mark.style[filled ? "background" : "borderColor"] = `var(--${colour})`;
+    return make("li", {}, mark, text);
+  });
+  return make("ul", { className: "legend" }, ...items);
 }

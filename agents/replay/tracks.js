@@ -45,6 +45,7 @@ class Episode {
   constructor(recorded, tracks) {
     Object.assign(this, recorded, { tracks });
     this.coverage = this.eachFrame((t) => {
+      if (tracks.coverage) return tracks.coverage.at(t, 0);
       const present = tracks.present.count(t);
       return present ? tracks.covered.count(t) / present : NaN;
     });
@@ -101,6 +102,15 @@ function meansSoFar(values) {
     means[t] = total / number;
   }
   return means;
+}
+
+const byId = (id) => document.getElementById(id);
+
+// Make an element with properties and children.
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
 }
 
 // A figure in words, "-" for none.

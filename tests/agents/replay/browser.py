@@ -56,10 +56,10 @@ class Browser:
             self.errors.append(str(about))
         return message
 
-    def open(self, path: Path):
-        """Open a file."""
-        self.opened = path.resolve().as_uri()
-        self.send("Page.navigate", url=self.opened)
+    def open(self, address: str):
+        """Open an address."""
+        self.opened = address
+        self.send("Page.navigate", url=address)
 
     def run(self, expression):
         """Return the value of an expression on the page; a promise is awaited."""

@@ -6,8 +6,9 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.evaluate.film import tracked
 from hitmac.agents.replay import record
-from hitmac.agents.replay.record import pack
+from hitmac.agents.replay.record import pack, packed
 from hitmac.envs import load_scenario
 from tests.agents.replay.made import CITY, attention_to_all, played, unpacked
 
@@ -71,6 +72,31 @@ def test_a_record_holds_the_attention_and_the_assignments():
         np.testing.assert_allclose(shown["attention coordinator"][t], decided, atol=0.003)
         np.testing.assert_allclose(shown["attention executor"][t], found["executor"][0], atol=0.003)
         np.testing.assert_array_equal(shown["assigned"][t], episode.assigned[0])
+
+
+def test_a_record_without_identities_holds_detections_and_tracks():
+    scenario = load_scenario("hit-mac").replace(knowledge="full", identities=False)
+    agent = load_agent("planner", scenario)
+    tracks = {name: unpacked(track) for name, track in record(agent, scenario, 0, 6)["tracks"].items()}
+    assert tracks["detections"].ravel().tolist() == [0] + 6 * [20]  # every sensor detects every target
+    assert (tracks["tracks"][0], tracks["tracks"][-1]) == (0, 5)
+    for t, episode in enumerate(played(agent, scenario, 0, 6)):
+        detections, found = tracked(episode)
+        for kind, places in (("detection", detections), ("track", found and found[0])):
+            for axis in range(2 if t else 0):
+                shown = tracks[f"{kind} {'xy'[axis]}"][t, : len(places)]
+                np.testing.assert_allclose(shown, places[:, axis].clip(-1250, 1250), atol=0.02)
+        for name, (row, column) in {"xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}.items() if t else ():
+            values = tracks[f"track {name}"]
+            error = np.ptp(values) / 65535
+            np.testing.assert_allclose(values[t, : len(found[1])], found[1][:, row, column], atol=error)
+
+
+def test_a_record_of_a_log_needs_no_targets():
+    values = {"coverage": np.array([[0.25], [1.0]]), "tracks": np.zeros((2, 1)), "track x": np.zeros((2, 0))}
+    tracks = {name: unpacked(track) for name, track in packed(values, load_scenario("hit-mac")).items()}
+    np.testing.assert_allclose(tracks["coverage"], values["coverage"], atol=1e-5)
+    assert tracks["track x"].shape == (1, 0)
 
 
 def table_of(tracks, name, n, m):

@@ -1,0 +1,271 @@
+"use strict";
+
+const RENEWAL = 250; // milliseconds between orders of a page with cameras by hand
+const LOST = 4000; // milliseconds without an answer until the page counts its cameras as given back
+const LATE = 3; // seconds without a frame
+const SHOWN = 300; // seconds of the chart
+const AVERAGED = 30; // seconds of the mean
+const RATES = [2, 5, 10, 20, 45]; // degrees per second
+const [LEFT, STOP, RIGHT] = [1, 0, -1]; // headings grow counter-clockwise
+
+// A frame of the loop as an episode of one frame.
+function episodeOf(frame, world) {
+  const column = (values) => new Track(Float64Array.from(values), { low: 0, step: 1, frames: 1 });
+  const tracks = {
+    heading: column(frame.heading.map((heading) => heading ?? 0)),
+    working: column(frame.heading.map((heading) => heading !== null)),
+  };
+  const table = (kind, names, rows) => {
+    names.forEach((name, k) => (tracks[`${kind} ${name}`] = column(rows.map((row) => row[k]))));
+  };
+  for (const name of ["view", "reach"]) tracks[name] = column(frame[name]);
+  for (const name of ["tracks", "detections"]) tracks[name] = column([frame[name].length]);
+  table("sensor", ["x", "y"], frame.position);
+  table("track", ["x", "y", "xx", "xy", "yy", "existence"], frame.tracks);
+  table("detection", ["sensor", "x", "y"], frame.detections);
+  return { live: true, sensors: frame.heading.length, targets: 0, discs: world.discs, levels: [], tracks };
+}
+
+// Coverage of the last seconds, one value a second, in place of an episode of a chart.
+class Recent {
+  constructor() {
+    this.frames = SHOWN + 1;
+    this.values = new Map();
+  }
+
+  add(time, value) {
+    const second = Math.floor(time);
+    if (value !== null) this.values.set(second, value);
+    for (const old of this.values.keys()) if (Math.abs(old - second) >= SHOWN) this.values.delete(old);
+    this.coverage = Float64Array.from({ length: this.frames }, (_, t) => this.values.get(second - SHOWN + t) ?? NaN);
+    this.mean = this.coverage.map((_, t) => {
+      const among = this.coverage.subarray(Math.max(1, t - AVERAGED + 1), t + 1).filter((one) => !isNaN(one));
+      return among.reduce((a, b) => a + b, 0) / among.length;
+    });
+  }
+}
+
+// Row of a camera: name, state, and the buttons that steer it.
+class Row {
+  constructor(live, i) {
+    this.state = make("span", { className: "state" });
+    this.take = make("button", { type: "button", textContent: "Take by hand" });
+    this.take.addEventListener("click", () => live.take(i));
+    const name = sensorName(live.world, i);
+    this.take.ariaLabel = `Take camera ${name} by hand`;
+    const turns = [["◀", "left", LEFT], ["■", "stop", STOP], ["▶", "right", RIGHT]].map(([sign, word, way]) => {
+      const button = make("button", { type: "button", className: "turn", textContent: sign });
+      button.ariaLabel = word === "stop" ? `Stop camera ${name}` : `Turn camera ${name} ${word} while pressed`;
+      button.addEventListener("pointerdown", (event) => {
+        button.setPointerCapture(event.pointerId);
+        live.steer(i, way);
+      });
+      button.addEventListener("lostpointercapture", () => live.steer(i, STOP));
+      button.addEventListener("contextmenu", (event) => event.preventDefault()); // of a long touch
+      button.addEventListener("keydown", ({ key }) => (key === " " || key === "Enter") && live.steer(i, way));
+      button.addEventListener("keyup", () => live.steer(i, STOP));
+      button.addEventListener("blur", () => live.steer(i, STOP));
+      return button;
+    });
+    const back = make("button", { type: "button", textContent: "Give back", ariaLabel: `Give camera ${name} back` });
+    back.addEventListener("click", () => live.giveBack(i));
+    this.steering = make("span", { hidden: true }, ...turns, " ", back);
+    this.element = make("li", {}, make("b", { textContent: name }), this.state, this.take, this.steering);
+    byId("cameras").append(this.element);
+  }
+
+  draw(heading, mine, other, chosen) {
+    const turned = heading === null ? "does not answer" : `${heading.toFixed(0)}°`;
+    this.state.textContent = turned + (mine ? ", by hand" : other ? ", by hand on another page" : "");
+    this.element.className = `${heading === null ? "failed" : ""} ${chosen ? "chosen" : ""}`;
+    const focused = this.element.contains(document.activeElement) && document.activeElement;
+    const changes = this.steering.hidden === mine;
+    [this.take.hidden, this.steering.hidden, this.take.disabled] = [mine, !mine, other];
+    if (focused && changes) (mine ? this.steering.firstChild : this.take).focus(); // the focused button is hidden now
+  }
+}
+
+// The page of a running loop.
+class Live {
+  constructor(world) {
+    this.world = world;
+    this.page = crypto.getRandomValues(new Uint32Array(3)).join("-");
+    this.hands = new Map(); // LEFT, STOP or RIGHT of each camera taken by hand on this page
+    this.chosen = -1;
+    this.answered = -Infinity; // time of the last answer to an order
+    this.recent = new Recent();
+    this.canvas = make("canvas", { className: `scene${world.picture ? " paper" : ""}` });
+    this.canvas.setAttribute("role", "img");
+    byId("rate").append(...RATES.map((rate) => make("option", { value: rate, textContent: `${rate}°/s` })));
+    byId("rate").value = 10;
+    byId("pause").addEventListener("click", () => this.pause());
+    this.canvas.addEventListener("click", (event) => this.choose(this.scene.sensorAt(event.offsetX, event.offsetY, 0)));
+    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("keyup", (event) => event.key.startsWith("Arrow") && this.steer(this.chosen, STOP));
+    window.addEventListener("blur", () => this.stop());
+    document.addEventListener("visibilitychange", () => this.stop());
+    window.addEventListener("resize", () => this.resize());
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize());
+    setInterval(() => this.renew(), RENEWAL);
+    setInterval(() => this.late(), 1000);
+    const frames = new EventSource("events"); // it connects again by itself
+    frames.onmessage = (event) => this.receive(JSON.parse(event.data));
+  }
+
+  receive(frame) {
+    const first = !this.frame;
+    [this.frame, this.received] = [frame, performance.now()];
+    this.recent.add(frame.time, frame.covered);
+    if (first) this.begin();
+    if (this.due) return; // several frames may arrive between two pictures
+    this.due = true;
+    requestAnimationFrame(() => {
+      this.due = false;
+      this.draw();
+    });
+  }
+
+  begin() {
+    const episode = episodeOf(this.frame, this.world);
+    byId("scenes").append(make("article", { className: "card" }, this.canvas, legend(this.world, episode)));
+    this.scene = new Scene(this.canvas, this.world, episode);
+    this.rows = this.frame.heading.map((_, i) => new Row(this, i));
+  }
+
+  resize() {
+    if (!this.frame) return;
+    this.scene.resize();
+    this.draw();
+  }
+
+  draw() {
+    const { frame, hands } = this;
+    const chosen = hands.has(this.chosen) ? this.chosen : -1;
+    this.scene.episode = episodeOf(frame, this.world);
+    this.scene.draw({ frame: 0, sensor: chosen, views: true, names: frame.heading.length <= 26, knowledge: true });
+    const chart = new Curves(byId("chart"), [this.recent], "coverage", "mean", 0);
+    chart.ends = [`${SHOWN / 60} min ago`, "now"];
+    chart.resize();
+    chart.draw({ frame: SHOWN });
+    const silent = frame.heading.flatMap((heading, i) => (heading === null ? [sensorName(this.world, i)] : []));
+    write("silent", silent.length ? `No answer: ${silent.join(", ")}` : "");
+    this.rows.forEach((row, i) => {
+      const mine = hands.has(i);
+      row.draw(frame.heading[i], mine, !mine && frame.by_hand.includes(i), i === chosen);
+    });
+    byId("pause").textContent = frame.paused ? "Resume" : "Pause";
+    byId("pause").ariaPressed = frame.paused;
+    if (this.told !== frame.messages.length + JSON.stringify(frame.messages.at(-1))) this.tell(frame.messages);
+    this.canvas.ariaLabel = `${frame.heading.length} cameras, ${frame.tracks.length} tracks`;
+    this.late();
+  }
+
+  // The latest message first.
+  tell(messages) {
+    this.told = messages.length + JSON.stringify(messages.at(-1));
+    const lines = messages.map(([time, text]) => make("li", {}, make("time", { textContent: clock(time) }), text));
+    byId("messages").replaceChildren(...lines.reverse());
+  }
+
+  late() {
+    if (!this.frame) return;
+    const { time, covered, tracks, paused } = this.frame;
+    const since = (performance.now() - this.received) / 1000;
+    const about = `${clock(time)}, ${tracks.length} tracks, coverage ${inWords(covered ?? NaN, 2)}`;
+    write("now", since > LATE ? `No frame for ${since.toFixed(0)} s` : about + (paused ? ", paused" : ""));
+  }
+
+  pause() {
+    if (this.frame) this.send({ paused: !this.frame.paused });
+  }
+
+  choose(i) {
+    this.chosen = i;
+    if (i >= 0) this.rows[i].element.scrollIntoView({ block: "nearest" });
+    this.draw();
+  }
+
+  take(i) {
+    this.hands.set(i, STOP);
+    this.answered = performance.now();
+    this.choose(i);
+    this.send();
+  }
+
+  giveBack(i) {
+    this.hands.delete(i);
+    this.draw();
+    this.send();
+  }
+
+  steer(i, way) {
+    if (!this.hands.has(i) || (this.hands.get(i) === way && this.chosen === i)) return;
+    this.hands.set(i, way);
+    if (this.chosen !== i) this.choose(i);
+    this.send();
+  }
+
+  stop() {
+    for (const i of this.hands.keys()) this.steer(i, STOP);
+  }
+
+  // Keys, unless the focused element uses them.
+  key(event) {
+    const { key, target } = event;
+    if (target.tagName === "SELECT" || event.ctrlKey || event.altKey || event.metaKey) return;
+    if (key === " " && target.tagName !== "BUTTON") this.pause();
+    else if (key === "ArrowLeft" || key === "ArrowRight") this.steer(this.chosen, key === "ArrowLeft" ? LEFT : RIGHT);
+    else return;
+    event.preventDefault();
+  }
+
+  // The server stops a camera that is not renewed, and later gives it back.
+  renew() {
+    if (!this.hands.size) return;
+    if (performance.now() - this.answered > LOST) {
+      this.hands.clear();
+      this.draw();
+    } else {
+      this.send();
+    }
+  }
+
+  // Send one order at a time, so that none overtakes another; the next has all changes since.
+  async send(changes = {}) {
+    this.changes = { ...this.changes, ...changes };
+    this.again = Boolean(this.sending);
+    if (this.sending) return;
+    this.sending = true;
+    do {
+      [this.again, changes, this.changes] = [false, this.changes, {}];
+      const rate = Number(byId("rate").value);
+      const ordered = [...this.hands.keys()];
+      const hands = Object.fromEntries(ordered.map((i) => [i, rate * this.hands.get(i)]));
+      const body = JSON.stringify({ page: this.page, hands, ...changes });
+      try {
+        const answer = await fetch("order", { method: "POST", body, signal: AbortSignal.timeout(LOST) });
+        const held = await answer.json();
+        this.answered = performance.now();
+        for (const i of ordered) if (!held.includes(i)) this.hands.delete(i); // by hand on another page
+      } catch {
+        // renew() gives up after a while
+      }
+    } while (this.again);
+    this.sending = false;
+  }
+}
+
+// Time of day of a time in seconds since 1970.
+function clock(seconds) {
+  return new Date(1000 * seconds).toLocaleTimeString();
+}
+
+// Write only changes, which screen readers read out.
+function write(id, text) {
+  if (byId(id).textContent !== text) byId(id).textContent = text;
+}
+
+const live = loadWorld().then((world) => {
+  byId("title").textContent = world.scenario;
+  return new Live(world);
+});
