@@ -21,6 +21,7 @@ from hitmac.agents.baselines.search import (
     write_sides,
 )
 from hitmac.agents.tracking.beliefs import AGE, moves_at
+from hitmac.agents.tracking.particles import CONSTANT_VELOCITY, GOALS
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, is_clear
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
@@ -236,6 +237,8 @@ def plan_all(
         per_word = 64 // samples
         own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
+    walk = rules.walk
+    keeps_course = walk.model == GOALS or (walk.model == CONSTANT_VELOCITY and walk.swerve == 0.0)
     room = make_room(search, n, own.x.shape[1])
     sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     moved = np.zeros((room.sees.shape[1], looks + 1, 2), np.float32)
@@ -254,7 +257,7 @@ def plan_all(
             for j in range(m):
                 if present[r, j]:
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
-                    together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
+                    together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0 and keeps_course
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     foresee(
                         rules, search, sampling, pieces, body, weight, together, time[r], j, 1, middle_of, moves,
