@@ -191,7 +191,7 @@ def _expect(model, filters, belief, r, view, clear, room):
 def _miss(filters, belief, r, j, room):
     """Update the existence, and the weights of the particles, of a track that a sensor does not detect."""
     if room.chance[j] > 0.0:
-        missed = 1.0 - filters.existence[r, j] * room.chance[j]
+        missed = max(1.0 - filters.existence[r, j] * room.chance[j], 1e-12)
         if filters.age[r, j] >= LOST:
             weight, total = belief.weight[r, j], 0.0
             for p in range(weight.shape[0]):
