@@ -216,10 +216,10 @@ def check_finite(name: str, numbers: np.ndarray) -> None:
         raise ValueError(f"{name} holds {numbers[~finite].flat[0]}; every number must be finite")
 
 
-def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
-    """Return the first steps of episodes, (B,) bool; None for None; raise ValueError for any other array."""
+def checked_starts(episode_start: Any, number: int) -> np.ndarray:
+    """Return the first steps of episodes, (B,) bool; False for None; raise ValueError for any other array."""
     if episode_start is None:
-        return None
+        return np.zeros(number, np.bool_)
     starts = np.asarray(episode_start)
     if starts.shape != (number,) or starts.dtype != np.bool_:
         raise ValueError(

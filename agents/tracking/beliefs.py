@@ -172,6 +172,41 @@ def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, s
                 last_age[r, j] = age
 
 
+class Knowledge:
+    """Base class of beliefs and tracks, in rows of knowledge of a scene: one for all sensors, or one for each.
+
+    Attributes:
+        per_sensor: True if every sensor has its own row.
+        rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
+        pieces: recorded motion; None without it.
+    """
+
+    def __init__(self, scenario: Scenario, particles: int, seed: int) -> None:
+        self.scenario, self.particles = scenario, positive("particles", particles)
+        self.per_sensor = scenario.knowledge in ("neighbours", "own")
+        self.rows = scenario.num_sensors if self.per_sensor else 1
+        self._sight = Sight(scenario)
+        self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
+        self.pieces = None if self._finder is None else self._finder.pieces
+        self._key = stream_keys(np.array([seed + 2**62]))[0]
+
+    def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
+        """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
+        values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
+        numbers = np.arange(values.shape[2])
+        owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
+        return np.ascontiguousarray(values[:, owners, numbers])
+
+    def _continued(self, blank: Any, state: State, episode_start: Starts) -> tuple[Any, np.ndarray]:
+        """Return a copy of the state, or `blank` without one, and the scenes (B,) bool in which an episode begins."""
+        new, starts = blank, np.ones(len(blank.body), np.bool_)
+        if state is not None:
+            new = type(blank)(*copied_state(state, blank.body.shape))
+            starts = checked_starts(episode_start, len(starts))
+        new.stream[starts], new.time[starts] = np.array([self._key, 0], np.uint64), 0
+        return new, starts
+
+
 class BeliefState(NamedTuple):
     """Beliefs in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
 
@@ -191,7 +226,7 @@ _OBSTRUCTED = 0.9
 """Probability that no random disc hides a target in view."""
 
 
-class Beliefs:
+class Beliefs(Knowledge):
     """Particle beliefs about the targets, as of a :class:`~hitmac.agents.tracking.ParticleTracker`, from observations.
 
     A belief extrapolates the last report of a target; a view without the target reduces the weight of the particles
@@ -215,8 +250,6 @@ class Beliefs:
         more: further features of the observations, which are ignored.
 
     Attributes:
-        per_sensor: True if every sensor has its own beliefs.
-        rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
         unseen: expected number of targets that no belief is about, with recorded motion.
     """
@@ -228,9 +261,7 @@ class Beliefs:
 
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0, more: tuple[str, ...] = ()) -> None:
         self.features = (*Beliefs.features, *(("field_of_view",) if scenario.zoom else ()), *more)  # type: ignore[misc]
-        self.scenario, self.particles = scenario, positive("particles", particles)
-        self.per_sensor = scenario.knowledge in ("neighbours", "own")
-        self.rows = scenario.num_sensors if self.per_sensor else 1
+        super().__init__(scenario, particles, seed)
         self.rules = Rules(
             walk=walk_model(scenario),
             every=scenario.extra_move_interval,
@@ -240,12 +271,8 @@ class Beliefs:
         )
         self._view = scenario.of_each_sensor("field_of_view")
         self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
-        self._sight = Sight(scenario)
-        self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
-        self.pieces = None if self._finder is None else self._finder.pieces
         self.unseen = 0.0 if self.pieces is None or self.rules.all_known else self.pieces.expected
         self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else None
-        self._key = stream_keys(np.array([seed + 2**62]))[0]
 
     def update(
         self,
@@ -267,25 +294,18 @@ class Beliefs:
             targets = checked_lists(targets, mask, m)
         b, g = len(mask), self.rows
         rows = m + (self._finder is not None)  # the last are the unseen
-        body_shape = b, g, rows, particles.ROWS, self.particles
-        if state is None:
-            new = BeliefState(
-                np.zeros(body_shape),
-                np.zeros((b, g, rows, self.particles)),
-                np.zeros((b, g, rows, particles.COURSE)),
-                np.zeros((b, g, 2), np.uint64),
-                np.zeros((b, g, m)),
-                np.zeros((b, g, m), np.bool_),
-                np.zeros(b, np.int64),
-                np.zeros((b, g, m, 2)),
-            )
-            starts = np.ones(b, np.bool_)
-        else:
-            new = BeliefState(*copied_state(state, body_shape))
-            given = checked_starts(episode_start, b)
-            starts = np.zeros(b, np.bool_) if given is None else given
-        new.stream[starts] = np.array([self._key, 0], np.uint64)
-        new.last_age[starts], new.present[starts], new.time[starts] = np.inf, self._finder is None, 0
+        blank = BeliefState(
+            np.zeros((b, g, rows, particles.ROWS, self.particles)),
+            np.zeros((b, g, rows, self.particles)),
+            np.zeros((b, g, rows, particles.COURSE)),
+            np.zeros((b, g, 2), np.uint64),
+            np.zeros((b, g, m)),
+            np.zeros((b, g, m), np.bool_),
+            np.zeros(b, np.int64),
+            np.zeros((b, g, m, 2)),
+        )
+        new, starts = self._continued(blank, state, episode_start)
+        new.last_age[starts], new.present[starts] = np.inf, self._finder is None
         body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
         belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
         threads = Threads(b * g, cores(), block=8)
@@ -306,13 +326,6 @@ class Beliefs:
         new.stream[:] = belief.stream.T.reshape(b, g, 2)
         new.time[:] += 1
         return scene, new
-
-    def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
-        values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
-        numbers = np.arange(values.shape[2])
-        owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
-        return np.ascontiguousarray(values[:, owners, numbers])
 
     def fields_of_view(self, pairs: np.ndarray) -> np.ndarray:
         """Return the present fields of view (B, n) in degrees; of a sensor that does not work, that of the start."""

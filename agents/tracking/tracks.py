@@ -11,16 +11,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import Starts, State, checked_starts, copied_state
+from hitmac.agents.policy import Starts, State
 from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.association import LEAST, LOST, Filters, exchange_all, scatter_all, track_all
-from hitmac.agents.tracking.beliefs import AGE, Rules, Scene
+from hitmac.agents.tracking.beliefs import AGE, Knowledge, Rules, Scene
 from hitmac.agents.tracking.particles import Belief, walk_model
-from hitmac.agents.tracking.recorded import PieceFinder
-from hitmac.agents.tracking.sight import Sight
 from hitmac.agents.tracking.track_states import Model
-from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.observation import DetectionObserver
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
@@ -83,7 +81,7 @@ def _moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndar
     return mean, (apart * share).swapaxes(-1, -2) @ apart
 
 
-class Tracks:
+class Tracks(Knowledge):
     """Multi-target tracker: from detections without identities to tracks, with the interface of ``Beliefs``.
 
     Detections have errors of known covariance, miss targets, and include false ones. A track j has a probability of
@@ -120,13 +118,11 @@ class Tracks:
         forecast: give particles to all tracks, as planners need; False: only to those that are lost, which is faster.
 
     Attributes:
-        per_sensor: True if every sensor has its own tracks.
-        rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
         unseen: expected number of targets at first, none of which has a track.
     """
 
-    features: ClassVar[tuple[str, ...]] = ("detections",)
+    features: ClassVar[tuple[str, ...]] = DetectionObserver.features
 
     def __init__(
         self,
@@ -138,18 +134,13 @@ class Tracks:
         expected: float | None = None,
         forecast: bool = True,
     ) -> None:
-        self.scenario, self.particles, self.forecast = scenario, positive("particles", particles), forecast
+        super().__init__(scenario, particles, seed)
+        self.forecast = forecast
         self.most = 2 * scenario.num_targets if most is None else positive("most", most)
-        self.per_sensor = scenario.knowledge in ("neighbours", "own")
-        self.rows = scenario.num_sensors if self.per_sensor else 1
         noise = float(np.max(scenario.position_errors))
         self.rules = Rules(walk_model(scenario), scenario.extra_move_interval, max(noise, 1e-3), False, True)
-        self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
-        self.pieces = None if self._finder is None else self._finder.pieces
         self.model = self._model(0.5 * self.most if expected is None else expected)
         self.unseen = self.model.expected
-        self._sight = Sight(scenario)
-        self._key = stream_keys(np.array([seed + 2**62]))[0]
         rng = np.random.default_rng(seed)
         normal = rng.standard_normal((self.particles, 4))
         self._draws = np.hstack((normal - normal.mean(0), rng.random((self.particles, 2))))
@@ -184,30 +175,23 @@ class Tracks:
         detections, mask, sensors = self.checked(detections, mask, sensors)
         detections[..., 2::2] += (_ROUNDED * min(self.scenario.extent)) ** 2
         b, g, k, p = len(mask), self.rows, self.most, self.particles
-        body_shape = b, g, k + 1, particles.ROWS, p
-        if state is None:
-            new = TracksState(
-                np.zeros(body_shape),
-                np.zeros((b, g, k + 1, p)),
-                np.zeros((b, g, k + 1, particles.COURSE)),
-                np.zeros((b, g, 2), np.uint64),
-                np.zeros((b, g, k, 2, 4)),
-                np.zeros((b, g, k, 2, 4, 4)),
-                np.zeros((b, g, k, 2)),
-                np.zeros((b, g, k)),
-                np.zeros((b, g, k), np.int64),
-                np.zeros((b, g, k), np.int64),
-                np.zeros((b, g), np.int64),
-                np.zeros((b, g, k, 5)),
-                np.zeros(b, np.int64),
-            )
-            starts = np.ones(b, np.bool_)
-        else:
-            new = TracksState(*copied_state(state, body_shape))
-            given = checked_starts(episode_start, b)
-            starts = np.zeros(b, np.bool_) if given is None else given
-        new.stream[starts] = np.array([self._key, 0], np.uint64)
-        new.existence[starts], new.labels[starts], new.time[starts] = 0.0, 0, 0
+        blank = TracksState(
+            np.zeros((b, g, k + 1, particles.ROWS, p)),
+            np.zeros((b, g, k + 1, p)),
+            np.zeros((b, g, k + 1, particles.COURSE)),
+            np.zeros((b, g, 2), np.uint64),
+            np.zeros((b, g, k, 2, 4)),
+            np.zeros((b, g, k, 2, 4, 4)),
+            np.zeros((b, g, k, 2)),
+            np.zeros((b, g, k)),
+            np.zeros((b, g, k), np.int64),
+            np.zeros((b, g, k), np.int64),
+            np.zeros((b, g), np.int64),
+            np.zeros((b, g, k, 5)),
+            np.zeros(b, np.int64),
+        )
+        new, starts = self._continued(blank, state, episode_start)
+        new.existence[starts], new.labels[starts] = 0.0, 0
         new.known[starts, ..., AGE] = np.inf
         body, weight, course, stream, *filters, known = (array.reshape(b * g, *array.shape[2:]) for array in new[:-1])
         belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
@@ -251,13 +235,6 @@ class Tracks:
         located = state.existence * np.where(lost[..., 0], nearby, near)
         return Estimate(place, covariance, np.where(located >= least, state.label, 0))
 
-    def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
-        values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
-        numbers = np.arange(values.shape[2])
-        owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
-        return np.ascontiguousarray(values[:, owners, numbers])
-
     def checked(self, detections: Any, mask: Any, sensors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the arrays of an observation as float64 and bool; raise ValueError as :meth:`update` does."""
         n = self.scenario.num_sensors
@@ -297,14 +274,12 @@ class Tracks:
             speed = float(np.sqrt(np.square(velocity).mean()))
             quiet = float(np.square(change).mean()) / t
             expected, stays = self.pieces.expected, 1.0 - min(self.pieces.rate / self.pieces.expected, 1.0)
-            begin = 0.01
         else:
             speed = 0.5 * (motion.min_speed + motion.max_speed) * (1.0 + 0.5 * s.speed_noise) / math.sqrt(2.0)
             swerve = motion.swerve if motion.model != particles.RANDOM else math.pi
             # A swerve turns the velocity, and the noise of the length changes it.
             quiet = (2.0 * speed * speed * min(swerve * swerve / 3.0, 1.0) + (0.1 * s.speed_noise * speed) ** 2) / t
-            begin = 0.01
         return Model(
-            max(speed, 1e-6 * math.sqrt(area)), quiet, 0.5 * speed * speed / t, begin, 0.3, stays, expected, arrivals,
+            max(speed, 1e-6 * math.sqrt(area)), quiet, 0.5 * speed * speed / t, 0.01, 0.3, stays, expected, arrivals,
             near, far, s.false_detections, s.knowledge == "full",
         )  # fmt: skip
