@@ -12,6 +12,7 @@ from hitmac.envs.kernels.nearest import make_grid
 from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
 from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Tracks
 from hitmac.envs.kernels.streets import make_streets
+from hitmac.envs.kernels.values import make_values
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import MOST_DEGREES, Scenario
@@ -34,13 +35,13 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         coverage=np.zeros(b),
         sensor=np.zeros((n, 21, b)),
         working=np.zeros((n, b), np.bool_),
-        target=np.zeros((m, 13, b)),
+        target=np.zeros((m, 14, b)),
         present=np.zeros((m, b), np.bool_),
         disc=np.zeros((k, 3, b)),
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
-        scratch=np.zeros((10, b)),
+        scratch=np.zeros((11, b)),
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
@@ -50,7 +51,9 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         poses=make_poses(scenario, num_envs),
         streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
+        values=make_values(scenario),
     )
+    rows.target[:, at.VALUE] = 1.0
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, at.START_VIEW] = view[:, None]
     rows.sensor[:, at.VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]

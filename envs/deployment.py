@@ -436,6 +436,17 @@ class _Pairs:
         return dx, dy, np.sqrt(dx * dx + dy * dy)
 
     @cached_property
+    def value(self) -> np.ndarray:
+        """Value of the target at its place / highest value of the site."""
+        own, factors = self.site.get("target_values", ()), self.site.get("zone_values", ())
+        value = np.ones(np.broadcast_shapes(self.to_x.shape, (self.m,)))
+        for zone, factor in zip(self.site.get("zones", ()), factors, strict=True):
+            inside = _is_inside(_array("the site's zones", zone, None, 2), self.to_x, self.to_y)
+            value = np.where(inside, factor, value)
+        value = value * (_array("the site's target_values", own, self.m) if len(own) else 1.0)
+        return value / (max(own, default=1.0) * max((1.0, *factors)))
+
+    @cached_property
     def rail(self) -> tuple[np.ndarray, ...]:
         """Share of the rail behind the sensor; cosine and sine of the angle from the heading to the way forward."""
         rails, along = self.site.get("rails", ()), self._given["along"]
@@ -476,6 +487,17 @@ def _unit(dx: np.ndarray, dy: np.ndarray, distance: np.ndarray) -> tuple[np.ndar
     """Return the direction of an offset, (1, 0) for none."""
     away = np.where(distance > 0.0, distance, 1.0)
     return np.where(distance > 0.0, dx / away, 1.0), dy / away
+
+
+def _is_inside(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return True for points in a polygon of corners (c, 2) or on its border."""
+    inside, border = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.bool_)
+    for (x1, y1), (x2, y2) in zip(np.roll(corners, 1, 0), corners, strict=True):
+        side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)  # over 0: left of the side
+        between = (min(x1, x2) <= x) & (x <= max(x1, x2)) & (min(y1, y2) <= y) & (y <= max(y1, y2))
+        border |= (side == 0.0) & between
+        inside ^= ((y1 > y) != (y2 > y)) & ((side > 0.0) == (y2 > y1))
+    return inside | border
 
 
 def _half_turns(aside: np.ndarray, ahead: np.ndarray) -> np.ndarray:
@@ -531,6 +553,7 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "rail_cos": lambda of: of.rail[1],
     "in_sight": lambda of: of.clear,
     "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
+    "value": lambda of: of.value,
 }
 """Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
 

@@ -99,6 +99,8 @@ class Observer:
             missed_detections=scenario.miss_rates[0],
             noisy_velocity=scenario.position_errors[0] > 0 and any(feature.moving for feature in chosen),
             line_of_sight=any(feature.line_of_sight for feature in chosen),
+            valued="value" in self.features,
+            per_value=1 / scenario.highest_value,
             all_there=not scenario.varies and scenario.knowledge == "full",
             half_width=half_width,
             half_height=half_height,
@@ -157,7 +159,7 @@ class Observer:
         limit = math.inf if self.radius is None else float(self.radius) ** 2
         state = simulator.observed
         missed = simulator.scenario.missed_detections
-        simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None))
+        simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None, values=None))
         simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
         return {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
 

@@ -21,6 +21,7 @@ _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
 _VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
 _RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
+_ZONE = (214, 160, 20, 40)
 _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
 _DETECTION, _TRACK = (200, 120, 0), (120, 70, 150)
 _MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION)  # part of every palette, since they are too small to be chosen
@@ -32,9 +33,9 @@ class Picture:
     """Renderer of scenes as RGB pictures.
 
     Fields of view are blue wedges, sensors numbered dark squares (grey if failed), rails grey lines, seen targets green
-    discs, unseen targets red rings, obstacles and blocks grey, assignments purple lines. With partial knowledge, purple
-    discs, which fade with age, are the last known positions of unseen targets. The scenario's background is stretched
-    over the arena, below all of them. In crowded scenes, sensors have no numbers.
+    discs, unseen targets red rings, obstacles and blocks grey, zones yellow, assignments purple lines. With partial
+    knowledge, purple discs, which fade with age, are the last known positions of unseen targets. The scenario's
+    background is stretched over the arena, below all of them. In crowded scenes, sensors have no numbers.
 
     Args:
         scenario: scenario of the scenes.
@@ -105,6 +106,8 @@ class Picture:
             picture.paste(self._background, (round(corner), round(top)), self._background)
         draw = ImageDraw.Draw(picture, "RGBA")
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
+        for zone in self.scenario.zones:
+            draw.polygon([tuple(corner) for corner in self._places(np.array(zone))], fill=_ZONE)
         for rail in self._rails:
             draw.line([tuple(point) for point in self._places(rail)], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])

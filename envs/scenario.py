@@ -236,6 +236,15 @@ class Scenario:
     at (rows + 1) * (columns + 1) places; empty: no city."""
     street_width: Positive = scaled(50.0)
     """Width of the streets between blocks."""
+    zones: tuple[tuple[Corner, ...], ...] = ()
+    """Polygons, each a list of corners, in which a target counts as often in the coverage as `zone_values` says; of
+    several the last in the list. A point on the border is inside."""
+    zone_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
+    """Value of each zone; outside, it is 1."""
+    target_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
+    """Value of each target, multiplied by that of its zone; empty: 1."""
+    seen_by: Count = 1
+    """k, the number of sensors that must see a target to cover it, up to num_sensors."""
     background: str = ""
     """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
     YAML file; empty: none."""
@@ -294,6 +303,16 @@ class Scenario:
     def has_obstacles(self) -> bool:
         """True with walls, blocks or discs."""
         return bool(self.walls or self.blocks or self.discs or self.random_discs)
+
+    @property
+    def has_values(self) -> bool:
+        """True with zones or values of targets."""
+        return bool(self.zones or self.target_values)
+
+    @property
+    def highest_value(self) -> float:
+        """Highest value that a target can have."""
+        return max(self.target_values, default=1.0) * max((1.0, *self.zone_values))
 
     @property
     def decisions(self) -> tuple[str, ...]:
@@ -379,7 +398,7 @@ Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n
 
 def contradictions(scenario: Scenario) -> dict[str, str]:
     """Return the allowed values, in words, by the name of each parameter that contradicts others."""
-    s, n, (width, height) = scenario, scenario.num_sensors, scenario.extent
+    s, n, m, (width, height) = scenario, scenario.num_sensors, scenario.num_targets, scenario.extent
     each, arena = f"one for each of the {n} sensors", f"inside the arena of {s.arena_words}"
     zooms = len(s.zoom) == 2 and s.zoom[0] <= s.zoom[1]
     narrowest, widest = s.zoom if zooms else (0, 360)
@@ -395,7 +414,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
     lengths = np.broadcast_to(make_rails(s.rails).length, n) if s.rails and rails else np.full(n, np.inf)
     starts = s.rail_starts[:n] if s.rails else ()
     pans = len(s.pan_limits) in (0, 1, n) and all(low <= high for low, high in s.pan_limits)
-    headings = np.array(s.sensor_headings)
+    headings, named = np.array(s.sensor_headings), s.target_values
     limit = limits_of(s) if pans and len(headings) == n else np.full((len(headings), 2), (-np.inf, np.inf))
 
     def one_or_two(numbers: Any) -> bool:
@@ -445,6 +464,13 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("rails", all(map(inside, s.rails)), arena),
         ("rail_starts", len(starts) in (0, n), f"empty, or a place for each of the {n} sensors"),
         ("rail_starts", (np.array(starts) <= lengths[: len(starts)]).all(), "at most the lengths of the rails"),
+        ("zones", all(len(zone) >= 3 for zone in s.zones), "lists of at least 3 corners [x, y]"),
+        ("zones", all(map(inside, s.zones)), arena),
+        ("zone_values", len(s.zone_values) == len(s.zones), f"one for each of the {len(s.zones)} zones"),
+        ("target_values", len(named) in (0, m), f"empty, or one for each of the {m} targets"),
+        ("target_values", not named or max(named) > 0, "over 0 for at least one target"),
+        ("target_values", not named or (s.identities and not s.tracks), "empty without identities or with tracks"),
+        ("seen_by", s.seen_by <= n, f"1 to num_sensors ({n})"),
         ("sensor_positions", len(places) in (0, n), f"[x, y] of each of the {n} sensors"),
         ("sensor_positions", inside(places), f"[x, y] of each of the {n} sensors, {arena}"),
         ("pan_limits", pans, f"empty, or [low, high] with low at most high, one pair or {each}"),

@@ -103,13 +103,13 @@ class Simulator:
 
     @property
     def coverage(self) -> np.ndarray:
-        """(B,) share of the present targets that at least one sensor sees; 1 where no target is present."""
+        """(B,) share of the present targets, by value, that `seen_by` sensors see; 1 where none has a value."""
         return self.state.coverage.copy()
 
     @property
     def observed_coverage(self) -> np.ndarray:
-        """(B,) :attr:`coverage`, NaN where no target is present."""
-        return np.where(self.state.present.any(1), self.state.coverage, np.nan)
+        """(B,) :attr:`coverage`, NaN where no target with a value is present."""
+        return np.where((self.state.present & (self.state.value > 0.0)).any(1), self.state.coverage, np.nan)
 
     @property
     def recording(self) -> np.ndarray | None:
@@ -166,7 +166,7 @@ class Simulator:
         if self.rows.tracks is not None:
             self.rows.tracks.track_length[chosen] = 0
             self._set_tracks(self.rows.tracks)
-        self.run(physics.begin, chosen, rows=self.rows._replace(tracks=None, knowledge=None, grid=None))
+        self.run(physics.begin, chosen, rows=self.rows._replace(tracks=None, knowledge=None, grid=None, values=None))
         self.run(physics.look, chosen)
         self._put(checked, chosen)
 

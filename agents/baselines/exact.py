@@ -12,14 +12,15 @@ from hitmac.envs.simulator import positive
 
 
 class ExactAgent(RulePolicy):
-    """Agent that assigns headings to all sensors jointly, so that as many targets as possible are covered.
+    """Agent that assigns headings to all sensors jointly, so that as many targets as possible, by value, are covered.
 
     Every `every` sub-steps it selects for every sensor i one heading h, a whole number of the sensor's turns away::
 
         maximise    sum_j y_j - w * sum_ih turns_h x_ih
         subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
 
-    with w so small that all turns together count less than one target. The plan assumes that targets stand still, and
+    with w so small that all turns together count less than one target. With values and `seen_by` of the scenario, y_j
+    counts v_j times, and is 0 unless that many sensors see j. The plan assumes that targets stand still, and
     ignores obstacles. The sensors then turn to their headings and hold. A sensor whose mask is 0 (it has failed, or no
     target is present) drops its plan. The agent uses only the observation, so it plays any scenario; it never zooms.
     HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
@@ -35,6 +36,7 @@ class ExactAgent(RulePolicy):
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+    by_value: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario, seed: int = 0, *, every: int = 1, reach: int | None = None) -> None:
         super().__init__(scenario, seed)
@@ -43,7 +45,7 @@ class ExactAgent(RulePolicy):
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the planned number of turns (B, n), counter-clockwise; negative: clockwise."""
-        bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        bearing, distance, view, reach, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         view, step = view.max(-1), 180 * turn.max(-1)  # (B, n): the features of a masked pair are 0
         half_view = np.where(view < 1, 180 * view, np.inf)
@@ -58,7 +60,8 @@ class ExactAgent(RulePolicy):
                 kept = undominated(sees)
                 headings.append(turns[kept])
                 options.append((sees[kept], np.abs(turns[kept])))
-            plans[b] = [turns[k] for turns, k in zip(headings, choose(options), strict=True)]
+            chosen = choose(options, values[0][b].max(0) if values else None, self.scenario.seen_by)
+            plans[b] = [turns[k] for turns, k in zip(headings, chosen, strict=True)]
         return plans
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
@@ -83,27 +86,31 @@ def undominated(sees: np.ndarray) -> np.ndarray:
     return first[~np.tril(within, -1).any(-1)]
 
 
-def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
-    """Choose one option per sensor so that the union of their targets is largest; ties go to the lowest cost.
+def choose(
+    options: Sequence[tuple[np.ndarray, np.ndarray]], value: np.ndarray | None = None, seen_by: int = 1
+) -> list[int]:
+    """Choose one option per sensor so that their targets are most; ties go to the lowest cost.
 
-    The `options` of a sensor are sets (h, m) bool and their costs (h,), int, in ascending order.
+    The `options` of a sensor are sets (h, m) bool and their costs (h,), int, in ascending order. A target that is in at
+    least `seen_by` chosen sets counts with its `value` (m,), 1 by default.
     """
     if all(len(cost) == 1 for _, cost in options):  # usually because no target is in reach
         return [0] * len(options)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     sets = np.concatenate([sets for sets, _ in options])  # (x, m)
-    sets = sets[:, sets.any(0)]
+    value = np.ones(sets.shape[1]) if value is None else value / value.min(initial=np.inf, where=value > 0)
+    sets, value = sets[:, sets.any(0)], value[sets.any(0)]
     cost = np.concatenate([cost for _, cost in options])
     sensor = np.repeat(np.arange(len(options)), [len(cost) for _, cost in options])
     x, m = sets.shape
-    # Integers, with a target worth more than all costs: the solver's tolerance does not matter.
+    # Without values, integers, with a target worth more than all costs: the solver's tolerance does not matter.
     worth = 1 + sum(int(cost.max()) for _, cost in options)
     one_each = np.pad(sensor == np.arange(len(options))[:, None], ((0, 0), (0, m)))
-    covered = np.concatenate((-1.0 * sets.T, np.eye(m)), -1)
+    covered = np.concatenate((-1.0 * sets.T, seen_by * np.eye(m)), -1)
     solution = milp(
-        np.concatenate((cost, np.full(m, -worth))),
-        integrality=np.arange(x + m) < x,
+        np.concatenate((cost, -worth * value)),
+        integrality=np.arange(x + m) < (x if seen_by == 1 else x + m),
         bounds=Bounds(0, 1),
         constraints=[LinearConstraint(one_each, 1, 1), LinearConstraint(covered, -np.inf, 0)],
         options={"mip_rel_gap": 0},

@@ -76,6 +76,7 @@ class RulePolicy:
 
     Attributes:
         features: the observation features of the policy, names out of :data:`hitmac.envs.FEATURES`.
+        by_value: True if the policy also observes `value`, after its features, in a scenario with values.
         needs_scenario: True if a level of the hierarchy requires the scenario.
         per_sensor: True if the policy without a scenario decides for rows of single sensors.
         nearest: number of nearest targets that suffices in a large scene; None: all are needed.
@@ -83,6 +84,7 @@ class RulePolicy:
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
+    by_value: ClassVar[bool] = False
     needs_scenario: ClassVar[bool] = False
     per_sensor: ClassVar[bool] = False
     nearest: ClassVar[int | None] = None
@@ -91,6 +93,8 @@ class RulePolicy:
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
         self.scenario: Scenario = None if scenario is None else load_scenario(scenario)  # type: ignore[assignment]
         self.seed = checked_seed(seed)
+        if self.by_value and self.scenario.has_values:
+            self.features = (*self.features, "value")  # type: ignore[misc]
 
     def near(self) -> dict[str, Any] | None:
         """Return the observation options for the nearest targets that suffice in a large scene; None: all are needed.
@@ -227,11 +231,13 @@ class NearestAgent(RulePolicy):
 class GreedyAgent(RulePolicy):
     """Agent whose sensors turn, in order, to the heading with most targets in view that no earlier sensor has chosen.
 
-    Headings are whole numbers of turns away, at most 10,000; ties go to the nearest heading. The agent assumes targets
-    that stand still and sensors without pan limits.
+    Targets count by value, and until `seen_by` sensors have chosen them. Headings are whole numbers of turns away, at
+    most 10,000; ties go to the nearest heading. The agent assumes targets that stand still and sensors without pan
+    limits.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+    by_value: ClassVar[bool] = True
 
     def near(self) -> dict[str, Any]:
         """Return the targets in range, 16 at most."""
@@ -239,12 +245,12 @@ class GreedyAgent(RulePolicy):
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return the turn (B, n) towards each sensor's heading."""
-        bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        bearing, distance, view, reach, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         actions = np.zeros(pairs.shape[:2], np.int64)
         targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape) if targets is None else targets
         scenes = np.arange(len(pairs))
-        open_targets = np.ones((len(pairs), targets.max(initial=0) + 1), bool)
+        wanted = np.full((len(pairs), targets.max(initial=0) + 1), self.scenario.seen_by)
         for i in range(pairs.shape[1]):
             # The features of a masked pair are 0; all others share those of the sensor.
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
@@ -252,9 +258,9 @@ class GreedyAgent(RulePolicy):
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
             sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
             listed = targets[:, i]  # (B, k)
-            still_open = open_targets[scenes[:, None], listed]
-            best = (sees & still_open[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
+            worth = (wanted[scenes[:, None], listed] > 0) * (values[0][:, i] if values else 1)
+            best = (sees * worth[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
             actions[:, i] = towards(steps[best])
             scene, place = np.nonzero(sees[scenes, best])
-            open_targets[scene, listed[scene, place]] = False
+            wanted[scene, listed[scene, place]] -= 1
         return actions

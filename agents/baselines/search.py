@@ -34,6 +34,27 @@ class Search(NamedTuple):
     then: np.ndarray  # (A,) int64: the way that continues it at the next sub-step
 
 
+_CREDIT = 0.5  # of a target that too few sensors see, as a share of what it would be worth in proportion
+
+
+def shares_of(seen_by: int) -> np.ndarray:
+    """Return the share (k,) of a target's value that the first, second, ... k-th sensor gains, if k must see it.
+
+    Those before the last gain something too, since plans change sensor by sensor.
+    """
+    shares = np.full(seen_by, _CREDIT / seen_by)
+    shares[-1] += 1.0 - shares.sum()
+    return shares
+
+
+@allocating
+def add_seen(layers, members):
+    """Add what one more sensor sees to the layers (k, ...) of what at least 1, 2, ... k sensors see."""
+    for q in range(layers.shape[0] - 1, 0, -1):
+        layers[q] |= layers[q - 1] & members
+    layers[0] |= members
+
+
 class Motion(NamedTuple):
     """Motion of sensors on rails."""
 

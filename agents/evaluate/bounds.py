@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.exact import choose, undominated
+from hitmac.agents.baselines.search import add_seen, shares_of
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
@@ -67,29 +68,29 @@ def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> 
     rotation is NaN.
     """
     record, view = _record(scenario, seeds, sub_steps), _views(scenario)
-    covered = np.zeros(record.present.shape[:2], np.int64)
-    if scenario.num_targets <= _MOST_IN_A_TABLE:
-        Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
+    covered = np.zeros(record.value.shape[:2])
+    if scenario.num_targets <= _MOST_IN_A_TABLE and scenario.seen_by == 1:
+        Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, record.value, view, covered)
     else:
         for e, t in np.ndindex(covered.shape):
-            covered[e, t] = _most_covered(record.bearing[e, t], view)
-    return _share(covered, record.present), np.full(len(seeds), np.nan)
+            covered[e, t] = _most_covered(record.bearing[e, t], record.value[e, t], view, scenario.seen_by)
+    return ratio(covered, record.value.sum(-1)), np.full(len(seeds), np.nan)
 
 
 def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
-    """Return an upper bound of the coverage (E, T): the share of targets that sensors on rails can reach.
+    """Return an upper bound of the coverage (E, T): the share of targets, by value, that sensors on rails can reach.
 
-    A target counts at a sub-step if some sensor can have it in view by then, after turning and moving for this target
-    alone. Other targets, knowledge, obstacles and failures are ignored, so the bound is tight only for many sensors and
-    short episodes. The rotation is NaN.
+    A target counts at a sub-step if `seen_by` sensors can each have it in view by then, after turning and moving for
+    this target alone. Other targets, knowledge, obstacles and failures are ignored, so the bound is tight only for many
+    sensors and short episodes. The rotation is NaN.
     """
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
     record, rails = _record(scenario, seeds, sub_steps), make_rails(scenario.rails)
-    covered, threads = np.zeros(record.present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
-    given = rails, record.along, record.heading, sensors, scenario.rail_step, record.position, record.present
-    threads.run(count_within_reach, *given, covered)
-    return _share(covered, record.present), np.full(len(seeds), np.nan)
+    covered, threads = np.zeros(record.value.shape[:2]), Threads(len(seeds), cores(), block=1)
+    given = rails, record.along, record.heading, sensors, scenario.rail_step, scenario.seen_by, record.position
+    threads.run(count_within_reach, *given, record.value, covered)
+    return ratio(covered, record.value.sum(-1)), np.full(len(seeds), np.nan)
 
 
 def clairvoyant_estimate(
@@ -124,7 +125,7 @@ class _Record(NamedTuple):
 
     bearing: np.ndarray  # (E, T, n, m) degrees; NaN: invisible from any heading
     position: np.ndarray  # (E, T, m, 2) of the targets
-    present: np.ndarray  # (E, T, m) bool
+    value: np.ndarray  # (E, T, m) of the present targets; 0 of the others
     working: np.ndarray  # (E, T, n) bool
     along: np.ndarray  # (E, n) initial places on the rails
     heading: np.ndarray  # (E, n) degrees, initial headings
@@ -138,20 +139,16 @@ def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record
     start = state.along.copy(), state.heading.copy(), state.num_sensors
     still = np.zeros((len(seeds), len(scenario.decisions) * n), np.int64)
     state.cos_half_view[:] = -2.0  # below every cosine: all-round views, limited by obstacles and range only
-    shapes = ((n, m), float), ((m, 2), float), ((m,), bool), ((n,), bool)
-    bearing, position, present, working = (np.empty((len(seeds), sub_steps, *of), kind) for of, kind in shapes)
+    shapes = ((n, m), float), ((m, 2), float), ((m,), float), ((n,), bool)
+    bearing, position, value, working = (np.empty((len(seeds), sub_steps, *of), kind) for of, kind in shapes)
     for t in range(sub_steps):
         simulator.step(still)
         offset = state.target_position[:, None] - state.sensor_position[:, :, None]  # (E, n, m, 2)
         bearing[:, t] = np.degrees(np.arctan2(offset[..., 1], offset[..., 0]))
         bearing[:, t][~state.visible] = np.nan
-        position[:, t], present[:, t], working[:, t] = state.target_position, state.present, state.working
-    return _Record(bearing, position, present, working, *start)
-
-
-def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return the coverage (E, T), NaN where no target is present (E, T, m)."""
-    return ratio(covered, present.sum(-1))
+        position[:, t], working[:, t] = state.target_position, state.working
+        value[:, t] = state.value * state.present
+    return _Record(bearing, position, value, working, *start)
 
 
 def _views(scenario: Scenario) -> np.ndarray:
@@ -160,14 +157,15 @@ def _views(scenario: Scenario) -> np.ndarray:
     return np.where(view < 360, view, np.inf)
 
 
-def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
-    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover together; any m."""
+def _most_covered(bearing: np.ndarray, value: np.ndarray, view: np.ndarray, seen_by: int) -> float:
+    """Return the most `value` (m,) of targets at `bearing` (n, m) that sensors with views (n,) cover; any m."""
     # A view of a set can begin (almost) at its first target, counter-clockwise.
     every = (bearing[:, None] - bearing[..., None]) % 360 < view[:, None, None]  # (n, m, m); NaN is nowhere
     every = [sets[np.argsort(-sets.sum(-1), kind="stable")] for sets in every]
     every = [sets[undominated(sets)] for sets in every]
-    chosen = choose([(sets, np.zeros(len(sets), np.int64)) for sets in every])
-    return int(np.any([sets[k] for sets, k in zip(every, chosen, strict=True)], axis=0).sum())
+    chosen = choose([(sets, np.zeros(len(sets), np.int64)) for sets in every], value, seen_by)
+    seeing = np.sum([sets[k] for sets, k in zip(every, chosen, strict=True)], axis=0)
+    return float(value[seeing >= seen_by].sum())
 
 
 def _foreseen_turns(
@@ -182,8 +180,8 @@ def _foreseen_turns(
     threads = Threads(restarts, cores(), block=1)
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
-        number = record.present[e].sum(-1)
-        worth = (number > 0) / np.maximum(number, 1)
+        total = record.value[e].sum(-1)
+        worth = (total > 0.0) / np.where(total > 0.0, total, 1.0)
         generator = np.random.default_rng([0, seeds[e]])
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
@@ -191,7 +189,10 @@ def _foreseen_turns(
         most = np.minimum(turns_to_limits(record.heading[e], limits, turn), sub_steps).astype(np.int64)
         ends = np.where(np.isfinite(limits), most * (-1, 1) % count[:, None], -1)  # to the right, to the left
         values, cost = np.empty(restarts), turn_cost / record.num_sensors[e] + _TIE
-        threads.run(ascend, sees, record.working[e], worth, cost, count, ends, order, tried, values)
+        shares = shares_of(scenario.seen_by)
+        threads.run(
+            ascend, sees, record.working[e], record.value[e], worth, shares, cost, count, ends, order, tried, values
+        )
         turns[e], value[e] = tried[values.argmax()].T, values.max()
     return turns, value
 
@@ -232,9 +233,20 @@ def _windows(bearing, view, windows):
     return found
 
 
+@inlined
+def _value_of_set(members, value):
+    """Return the sum of the values (m,) of the targets whose bits are set."""
+    total = 0.0
+    while members != 0:
+        lowest = members & (~members + np.uint64(1))
+        total += value[np.int64(popcount(lowest - np.uint64(1)))]
+        members ^= lowest
+    return total
+
+
 @kernel
-def cover_freely(bearing, view, covered, share):
-    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees."""
+def cover_freely(bearing, value, view, covered, share):
+    """Write the most value (E, T) of covered targets, for `bearing` (E, T, n, m), `value` (E, T, m) and views (n,)."""
     m = bearing.shape[3]
     for low, high in blocks(bearing.shape[0], share):
         windows, unions = np.empty(m, np.uint64), np.zeros((2, 1 << m), np.uint64)
@@ -256,7 +268,7 @@ def cover_freely(bearing, view, covered, share):
                     if more > 0:
                         unions[0, :more], count = unions[1, :more], more
                 for a in range(count):
-                    covered[e, t] = max(covered[e, t], np.int64(popcount(unions[0, a])))
+                    covered[e, t] = max(covered[e, t], _value_of_set(unions[0, a], value[e, t]))
 
 
 @inlined
@@ -280,23 +292,23 @@ def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
 
 
 @kernel
-def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
-    """Write the number (E, T) of targets that some sensor, moving and turning for one alone, can have in view by then.
+def count_within_reach(rails, along, heading, sensors, step, seen_by, position, value, covered, share):
+    """Write the value (E, T) of targets that `seen_by` sensors, each for one alone, can have in view by then.
 
     The arguments are the initial places `along` the rails and headings (E, n), the range, half field of view and turn
-    angle of the sensors (n, 3), the `step` along a rail, and positions (E, T, m, 2) and presence (E, T, m) of targets.
+    angle of the sensors (n, 3), the `step` along a rail, and positions (E, T, m, 2) and values (E, T, m) of targets.
     """
     for low, high in blocks(position.shape[0], share):
         for e in range(low, high):
             for t in range(position.shape[1]):
                 for j in range(position.shape[2]):
-                    found = False
+                    found = 0
                     for i in range(sensors.shape[0]):
-                        if found or not present[e, t, j]:
+                        if found == seen_by or value[e, t, j] == 0.0:
                             break
-                        found = _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step, t + 1,
-                                          position[e, t, j])  # fmt: skip
-                    covered[e, t] += found
+                        found += _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step,
+                                           t + 1, position[e, t, j])  # fmt: skip
+                    covered[e, t] += value[e, t, j] * (found == seen_by)
 
 
 @kernel
@@ -327,15 +339,19 @@ def _follow(sees, count, ends, turns, seen):
 
 
 @allocating
-def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
+def _best_turns(sees, others, working, values, worth, shares, cost, count, ends, value, ahead, choice, turns):
     """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns."""
     # `value` (K,) is the value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
     value[:] = 0.0
+    last = others.shape[0] - 1  # enough with this sensor
     for t in range(sees.shape[0] - 1, -1, -1):
         for k in range(count):
-            new = np.int64(0)
+            new = 0.0
             for w in range(sees.shape[2]):
-                new += np.int64(popcount(sees[t, k, w] & ~others[t, w]))
+                enough = others[last - 1, t, w] if last > 0 else ~np.uint64(0)
+                now = sees[t, k, w] & ~others[last, t, w]
+                new += shares[last] * _value_of_set(now & enough, values[t, 64 * w :])
+                new += shares[0] * _value_of_set(now & ~enough, values[t, 64 * w :])
             ahead[k] = value[k] + worth[t] * new
         for k in range(count):
             choice[t, k], value[k] = STAY, ahead[k]
@@ -352,16 +368,18 @@ def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, c
 
 
 @kernel
-def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
+def ascend(sees, working, values, worth, shares, cost, count, ends, order, turns, value, share):
     """Improve the turns (R, n, T) of R starts, one sensor after the other, until none improves.
 
-    Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
+    Write the value of the turns into `value` (R,): `worth` (T,) times the `values` (T, m) of the covered targets, less
+    `cost` for every turn. The first sensor that sees a target gains the share ``shares[0]`` of it, and so on.
     Sensor i turns no further right and left than to the headings with the numbers ``ends[i]``; -1: no limit.
     """
     n, times, headings, words = sees.shape
     for low, high in blocks(turns.shape[0], share):
         for r in range(low, high):
-            seen, others = np.zeros((n, times, words), np.uint64), np.empty((times, words), np.uint64)
+            seen = np.zeros((n, times, words), np.uint64)
+            others = np.empty((shares.shape[0], times, words), np.uint64)  # seen by at least 1, 2, ... others
             after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
             for i in range(n):
                 _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
@@ -372,15 +390,16 @@ def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
                     others[:] = 0
                     for other in range(n):
                         if other != i:
-                            others |= seen[other]
-                    _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
-                                turns[r, i])  # fmt: skip
+                            add_seen(others, seen[other])
+                    _best_turns(sees[i], others, working[:, i], values, worth, shares, cost, count[i], ends[i], after,
+                                ahead, choice, turns[r, i])  # fmt: skip
                     _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
-                others |= seen[order[r, n - 1]]  # all sensors
+                add_seen(others, seen[order[r, n - 1]])  # all sensors
                 total = 0.0
                 for t in range(times):
                     for w in range(words):
-                        total += worth[t] * np.int64(popcount(others[t, w]))
+                        for k in range(shares.shape[0]):
+                            total += worth[t] * shares[k] * _value_of_set(others[k, t, w], values[t, 64 * w :])
                     for i in range(n):
                         total -= cost * (turns[r, i, t] != STAY)
                 better = total > value[r] + 1e-9

@@ -85,13 +85,14 @@ def evaluate(
 
     The metrics of an episode are:
 
-    - ``coverage``: share of the present targets that are seen, mean over the sub-steps with targets; None without any;
+    - ``coverage``: share of the present targets that are covered, by value (:class:`~hitmac.envs.tasks.CoverageTask`),
+      mean over the sub-steps with a value; None without any;
     - ``decision_reward``: HiT-MAC's reward, mean over all sub-steps: the coverage, or -0.1 if no sensor sees a target
       assigned to it; without assignments, all targets are assigned to all sensors;
     - ``rotation``: share of (sensor, sub-step) with a turn;
     - ``average_gain``: coverage / rotation, HiT-MAC's AG = n * sum of rewards / number of turns, with the coverage as
       the reward; None without any turn;
-    - ``least_covered``: share of its time for which the least covered target is covered;
+    - ``least_covered``: share of its time, by value, for which the least covered target is covered;
     - without identities, for an agent with tracks, means over the sub-steps, and over the sensors if each has its own:
       ``gospa`` of the tracks whose targets are probably within c (see :func:`hitmac.agents.evaluate.tracking.gospa`;
       p is 2, c a tenth of the mean sensing range), the numbers of ``missed`` targets and of ``false`` tracks,
@@ -180,7 +181,7 @@ def evaluate_executors(
     """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
 
     The metrics of an episode are ``reward``, HiT-MAC's executor reward, mean over sensors and steps; ``rotation``, the
-    share of (sensor, step) with a turn; ``coverage``, the share of targets seen.
+    share of (sensor, step) with a turn; ``coverage``, as there.
 
     `executors` maps names to executors, each as accepted by :func:`hitmac.agents.load_executor`, or to lists of
     trainings of one executor. Goals change at every step. The other arguments, results and errors are those of
@@ -251,10 +252,10 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
         now = np.where(there, now, 0.0)
         coverage += now
         rotation += simulator.rotation
-        seen = live.covered.any(1) if assigned is None else (live.visible & assigned).any((1, 2))
+        seen = live.visible.any((1, 2)) if assigned is None else (live.visible & assigned).any((1, 2))
         reward += np.where(seen, now, UNSEEN_PENALTY)
-        covered += live.covered
-        present += live.present
+        covered += live.covered * live.value
+        present += live.present * live.value
         over_time[:, part[step - 1]] += now
         observed[:, part[step - 1]] += there
         if tracking is not None:

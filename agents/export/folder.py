@@ -37,7 +37,7 @@ _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
     "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
     "rails", "rail_step", "sensor_positions", "sensor_headings", "pan_limits", "discs", "knowledge", "distance_scale",
-    "max_speed", "speed_noise", "time_step", "position_noise",
+    "max_speed", "speed_noise", "time_step", "position_noise", "zones", "zone_values", "target_values",
 )  # fmt: skip
 
 

@@ -432,8 +432,9 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
     """Return the options, where those not given have defaults that depend on the others and on the scenario."""
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
-    if scenario.has_obstacles and start is None and defaults.features == DEFAULT_FEATURES:
-        defaults = dataclasses.replace(defaults, features=FEATURE_SETS["site"])
+    if start is None and defaults.features == DEFAULT_FEATURES:
+        features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
+        defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 

@@ -47,22 +47,24 @@ def assign_in_range(state, knowledge, b, share, assigned):
 def executor_rewards(state, poses, b, rules, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b, 0 for a failed one.
 
-    The reward is the mean over the assigned targets that are present of ``1 - centring * abs(bearing) /
-    (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the sensor turned.
+    The reward is the mean over the assigned targets that are present, weighted by value, of ``1 - centring *
+    abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the
+    sensor turned.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
-        count = 0
+        whole = 0.0
         for j in range(assigned.shape[2]):
             if assigned[b, i, j] and state.present[j, b]:
-                count += 1
+                value = state.target[j, at.VALUE, b]
+                whole += value
                 if state.visible[i, j, b]:
                     x, y = state.target[j, X, b], state.target[j, Y, b]
                     aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, at.FIELD_OF_VIEW, b] / 2.0)
-                    total += 1.0 - rules.centring * aside
+                    total += value * (1.0 - rules.centring * aside)
                 else:
-                    total -= 1.0
-        rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
+                    total -= value
+        rewards[b, i] = total / whole if whole > 0.0 and state.working[i, b] else 0.0
         if action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b):
             rewards[b, i] -= rules.turn_cost
 
@@ -91,18 +93,18 @@ def turn_to_mean(state, knowledge, b, assigned, action):
 
 
 @inlined
-def _add_marginal_coverage(state, b, marginal):
-    """Add to `marginal` the share of the present targets of scene b that only one sensor sees, at that sensor."""
-    present = 0
+def _add_marginal_coverage(state, p, b, marginal):
+    """Add to `marginal` the share of the coverage of scene b by targets that just enough sensors see, at these."""
+    present = 0.0
     for j in range(marginal.shape[2]):
-        present += state.present[j, b]
+        present += state.target[j, at.VALUE, b] * state.present[j, b]
     for j in range(marginal.shape[2]):
-        seeing, only = 0, 0
+        seeing, value = 0, state.target[j, at.VALUE, b]
         for i in range(marginal.shape[1]):
+            seeing += state.visible[i, j, b]
+        for i in range(marginal.shape[1] if seeing == p.seen_by and value > 0.0 else 0):
             if state.visible[i, j, b]:
-                seeing, only = seeing + 1, i
-        if seeing == 1:
-            marginal[b, only, j] += 1.0 / present
+                marginal[b, i, j] += value / present
 
 
 class ExecutorRules(NamedTuple):
@@ -126,7 +128,7 @@ class Decision(NamedTuple):
     assigned: np.ndarray  # (B, n, m) bool
     action: np.ndarray  # (B, n) turns, or (B, 2 n) with zooms, of the next sub-step
     sub_rewards: np.ndarray  # (B, sub-steps)
-    marginal: np.ndarray  # (B, n, m) share of the coverage due only to that sensor and target
+    marginal: np.ndarray  # (B, n, m) share of the coverage that would be lost without that sensor at that target
     turned: np.ndarray  # (B,) int64
 
 
@@ -181,7 +183,7 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
                     for j in range(m):
                         seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
                 decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
-                _add_marginal_coverage(state, b, decision.marginal)
+                _add_marginal_coverage(state, p, b, decision.marginal)
                 decision.turned[b] += state.scene[at.TURNED, b]
 
 

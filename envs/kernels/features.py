@@ -34,6 +34,7 @@ class Pair(NamedTuple):
     seeing: np.ndarray  # (B,) number of sensors that detect it
     age: np.ndarray  # (B,) sub-steps since the position was measured
     clear: np.ndarray  # (B,) 1 if nothing stands between, else 0; undefined unless a feature needs it
+    value: np.ndarray  # (B,) value of the target there / highest value; undefined unless a feature needs it
     number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
 
 
@@ -48,6 +49,8 @@ class Scales(NamedTuple):
     missed_detections: float
     noisy_velocity: bool  # a velocity is observed, and with errors
     line_of_sight: bool  # a feature needs it
+    valued: bool  # a feature needs the value of the target
+    per_value: float
     all_there: bool  # no pair is masked
     half_width: float
     half_height: float
@@ -66,7 +69,8 @@ def scales_of(scales):
     s = scales[0]
     return Scales(
         s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
-        s.line_of_sight, s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
+        s.line_of_sight, s.valued, s.per_value, s.all_there, s.half_width, s.half_height, s.diagonal, s.pace,
+        s.top_speed,
     )  # fmt: skip
 
 
@@ -427,6 +431,12 @@ def seen_if_turned(pair, scales, b):
     least = cos_pan * cos_view - sin_pan * sin_view if within_half_turn else -2.0
     ahead = pair.sensor[at.PAN_X, b] * pair.east[b] + pair.sensor[at.PAN_Y, b] * pair.north[b]
     return pair.clear[b] * ((squared <= pair.sensor[at.RANGE_SQUARED, b]) & (ahead > least))
+
+
+@feature(0, 1)
+def value(pair, scales, b):
+    """Value of the target at its place / highest value in the scenario, see `zones` and `target_values`."""
+    return pair.value[b]
 
 
 write_feature = one_of(WRITERS)

@@ -14,6 +14,7 @@ from hitmac.envs.kernels.sight import disc_blocks, is_clear, wall_blocks, widest
 from hitmac.envs.kernels.state import Cells, Places, X, Y
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
+from hitmac.envs.kernels.values import value_of
 
 
 @inlined
@@ -71,6 +72,12 @@ def _find_clear(sensor, disc, walls, scratch, first, last):
             clear[b] = 0.0 if blocked else clear[b]
 
 
+@inlined
+def _find_value(values, per_value, j, x, y):
+    """Return the value of target j at (x, y) / the highest value."""
+    return 1.0 if values is None else value_of(values, j, x, y) * per_value
+
+
 @compiled
 def _mark_valid(state, knowledge, i, j, mask, first, last):
     """Write the mask of sensor i and target j."""
@@ -79,7 +86,7 @@ def _mark_valid(state, knowledge, i, j, mask, first, last):
 
 
 @inlined
-def _observe_scenes(state, knowledge, scales, codes, of_sensor, pairs, mask, first, last):
+def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, mask, first, last):
     """Write the features of every pair and the mask of valid pairs of the scenes `first` to `last` - 1."""
     sensor = state.sensor
     n, m = sensor.shape[0], state.target.shape[0]
@@ -101,9 +108,12 @@ def _observe_scenes(state, knowledge, scales, codes, of_sensor, pairs, mask, fir
             measure_offsets(dx, dy, distance, east, north, first, last)
             if scales.line_of_sight:
                 _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
+            for b in range(first, last if scales.valued else first):
+                x, y = sensor[i, X, b] + dx[b], sensor[i, Y, b] + dy[b]
+                state.scratch[10, b] = _find_value(values, scales.per_value, j, x, y)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
-                state.scratch[9], None,
+                state.scratch[9], state.scratch[10], None,
             )  # fmt: skip
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
@@ -127,13 +137,14 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
             _observe_scenes(
-                state, state.knowledge, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last)
-            )
+                state, state.knowledge, state.values, own, codes, of_sensor, pairs, mask, np.uint64(first),
+                np.uint64(last),
+            )  # fmt: skip
 
 
 (
-    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR,
-) = range(11)  # fmt: skip
+    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR, _VALUE,
+) = range(12)  # fmt: skip
 
 
 class Index(NamedTuple):
@@ -160,7 +171,7 @@ class Buffers(NamedTuple):
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
     sensor: np.ndarray  # (21, k) rows of the sensor
-    row: np.ndarray  # (11, k) observed quantities
+    row: np.ndarray  # (12, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 
 
@@ -261,8 +272,8 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
 
 
 @compiled
-def _measure(state, knowledge, scales, index, b, i, targets, row, number):
-    """Write the observed quantities of the target of every slot into `row` (11, k), and its number into `number`."""
+def _measure(state, knowledge, values, scales, index, b, i, targets, row, number):
+    """Write the observed quantities of the target of every slot into `row` (12, k), and its number into `number`."""
     if knowledge is None:
         listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few listed targets are looked up
         for s in range(targets.shape[0]):
@@ -299,6 +310,9 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
             row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
             row[_AGE, s] = known[at.AGE, b]
+    for s in range(targets.shape[0] if scales.valued else 0):
+        x, y = state.sensor[i, X, b] + row[_DX, s], state.sensor[i, Y, b] + row[_DY, s]
+        row[_VALUE, s] = _find_value(values, scales.per_value, number[s], x, y)
     if scales.line_of_sight:
         x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state.disc, b)
         for s in range(targets.shape[0]):
@@ -318,7 +332,7 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
     measure_offsets(dx, dy, distance, east, north, 0, k)
     pair = Pair(
         i, 0, n, m, sensor, dx, dy, distance, east, north, row[_VELOCITY_X], row[_VELOCITY_Y], row[_NOTICED],
-        row[_SEEING], row[_AGE], row[_CLEAR], buffers.number,
+        row[_SEEING], row[_AGE], row[_CLEAR], row[_VALUE], buffers.number,
     )  # fmt: skip
     for f in range(codes.shape[0]):
         write_feature(codes[f], pairs[:, f], pair, scales, np.uint64(0), np.uint64(k))
@@ -330,7 +344,7 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
 
 
 @compiled
-def _observe_sensors(state, knowledge, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
+def _observe_sensors(state, knowledge, values, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
     """Write the rows of the sensors `low` to `high` - 1, counted scene by scene."""
     n = shown.pairs.shape[1]
     for item in range(low, high):
@@ -339,7 +353,7 @@ def _observe_sensors(state, knowledge, scales, codes, of_sensor, index, limit, s
         _choose(state, knowledge, index, b, i, limit, buffers, targets)
         for slot in range(targets.shape[0]):
             shown.mask[b, i, slot] = targets[slot] >= 0
-        _measure(state, knowledge, scales, index, b, i, targets, buffers.row, buffers.number)
+        _measure(state, knowledge, values, scales, index, b, i, targets, buffers.row, buffers.number)
         _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, shown.pairs[b, i])
         if shown.neighbours.shape[2] > 0:
             _find_neighbours(state, index, b, i, buffers, shown.neighbours[b, i])
@@ -356,7 +370,9 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
     things = max(n, state.target.shape[0]) + 1
     buffers = Buffers(
         np.empty(things), np.empty(things, np.int32), np.empty(BINS, np.int32), np.empty(max(k, most), np.int32),
-        np.empty((state.sensor.shape[1], k)), np.empty((11, k)), np.empty(k, np.int64),
+        np.empty((state.sensor.shape[1], k)), np.empty((12, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):
-        _observe_sensors(state, state.knowledge, own, codes, of_sensor, index, limit, shown, buffers, low, high)
+        _observe_sensors(
+            state, state.knowledge, state.values, own, codes, of_sensor, index, limit, shown, buffers, low, high
+        )

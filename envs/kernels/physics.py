@@ -16,6 +16,7 @@ from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
 from hitmac.envs.kernels.state import core_of
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.kernels.values import weigh
 from hitmac.envs.kernels.walks import move_targets
 
 STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
@@ -141,6 +142,7 @@ def advance(state, p, action, first, last):
     core = core_of(state)
     _move_all(state, core, p, action, first, last)
     see(core, state.grid, first, last)
+    weigh(core, p, state.values, first, last)
     for b in range(first, last):
         core.scene[at.TIME, b] += 1
     learn(core, p, state.knowledge, first, last)
@@ -170,17 +172,19 @@ def _end(state, p, first, last):
     for b in range(first, last):
         count_covered(core, state.grid, b)
         core.scene[at.TIME, b] += 1
+    weigh(core, p, state.values, first, last)
     learn(core, p, state.knowledge, first, last)
 
 
 @inlined
-def _index(state, b):
+def _index(state, p, b):
     """Index a large scene by place."""
     core = core_of(state)
     sort_scene(core, state.grid, b)
     for i in range(core.sensor.shape[0]):
         state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
     count_covered(core, state.grid, b)
+    weigh(core, p, state.values, b, b + _ONE)
 
 
 @inlined
@@ -193,6 +197,7 @@ def _look(state, p, first, last):
             episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
     see(core, state.grid, first, last)
+    weigh(core, p, state.values, first, last)
     low = first
     while low < last:  # the knowledge of runs of scenes at time 0
         high = low
@@ -250,7 +255,7 @@ def index(state, chosen, share):
     """Index the chosen large scenes by place after their state is set."""
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            _index(state, b)
+            _index(state, state.parameters[0], b)
 
 
 @kernel

@@ -69,8 +69,8 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 ) = range(21)  # fmt: skip
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
-    _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
-) = range(13)  # fmt: skip
+    _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE,
+) = range(14)  # fmt: skip
 
 # Columns of a corner of a rail: its distance along the rail, and the unit vector to the next corner, after X and Y.
 _, _, CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(5)
@@ -141,6 +141,15 @@ class Poses(NamedTuple):
     at_limit: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
 
 
+class Values(NamedTuple):
+    """Values of targets by number and by place."""
+
+    target: np.ndarray  # (m + 1,) value of each target outside all zones; then their mean
+    corner: np.ndarray  # (C, 2) corners of all zones
+    first: np.ndarray  # (Z + 1,) int64: first corner of each zone
+    zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
+
+
 class KernelState(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
@@ -149,14 +158,14 @@ class KernelState(NamedTuple):
     coverage: np.ndarray  # (B,)
     sensor: np.ndarray  # (n, 21, B)
     working: np.ndarray  # (n, B) bool
-    target: np.ndarray  # (m, 13, B)
+    target: np.ndarray  # (m, 14, B)
     present: np.ndarray  # (m, B) bool
     disc: np.ndarray  # (k, 3, B)
     visible: np.ndarray  # (n, m, B) bool
     covered: np.ndarray  # (m, B) bool
     # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
-    scratch: np.ndarray  # (10, B)
+    scratch: np.ndarray  # (11, B)
     # Fixed by the scenario, for all scenes:
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)
@@ -168,6 +177,7 @@ class KernelState(NamedTuple):
     poses: Poses | None = None  # None: no sensor has a position, a start heading or pan limits of its own
     streets: Streets | None = None  # None: neither sensors nor targets keep to streets
     grid: Grid | None = None  # None: every sensor looks at every target
+    values: Values | None = None  # None: all targets have the value 1, and one sensor covers them
 
 
 @inlined
@@ -181,7 +191,7 @@ def core_of(state):
     return KernelState(
         state.stream, state.scene, state.coverage, state.sensor, state.working, state.target, state.present, state.disc,
         state.visible, state.covered, state.scratch_mask, state.scratch, state.areas, state.walls, state.parameters,
-        None, None, None, None, None, None, None,
+        None, None, None, None, None, None, None, None,
     )  # fmt: skip
 
 
@@ -215,9 +225,10 @@ class State(NamedTuple):
     cos_half_view: np.ndarray  # (B, n)
     rail_direction: np.ndarray  # (B, n, 2) unit vector of the rail at the sensor, towards growing distance; or 0
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
-    covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
+    covered: np.ndarray  # (B, m) bool: at least `seen_by` sensors see target j
+    value: np.ndarray  # (B, m) value of the target where it is
     num_covered: np.ndarray  # (B,) int64: number of covered targets
-    coverage: np.ndarray  # (B,) share of the present targets that are covered; 1 where no target is present
+    coverage: np.ndarray  # (B,) share of the present targets, by value, that are covered; 1 where none has a value
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
 
 
@@ -243,7 +254,10 @@ _KINDS = {
         "time_step min_speed max_speed speed_noise goal_radius stuck_distance leave_rate return_rate position_noise "
         "missed_detections communication_range message_loss_rate"
     ),
-    int: ("min_sensors min_targets placement grid walk goal_patience extra_move_every episode_steps fixed_discs hops"),
+    int: (
+        "min_sensors min_targets placement grid walk goal_patience extra_move_every episode_steps fixed_discs hops "
+        "seen_by"
+    ),
     bool: "whole_numbers start_facing_target departures",
 }
 PARAMETERS = np.dtype(
@@ -267,7 +281,8 @@ def scenes_first(rows: KernelState, num_envs: int) -> State:
         target[:, X : Y + 1], target[:, VELOCITY_X : VELOCITY_Y + 1], target[:, GOAL_X : GOAL_Y + 1],
         target[:, LAST_X : OLDER_Y + 1], target[:, COURSE], target[:, SPEED], target[:, MOVES], rows.present, rows.disc,
         sensor[:, DIRECTION_X : DIRECTION_Y + 1], sensor[:, RANGE_SQUARED], sensor[:, COS_HALF_VIEW],
-        sensor[:, RAIL_X : RAIL_Y + 1], rows.visible, rows.covered, scene[NUM_COVERED], rows.coverage, scene[TURNED],
+        sensor[:, RAIL_X : RAIL_Y + 1], rows.visible, rows.covered, target[:, VALUE], scene[NUM_COVERED], rows.coverage,
+        scene[TURNED],
     )  # fmt: skip
     return State(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))
 

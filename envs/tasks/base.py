@@ -153,7 +153,7 @@ class Task:
         return self.observer.observe(self.simulator)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets seen."""
+        """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets covered."""
         state = self.simulator.state
         return {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
 

@@ -121,7 +121,7 @@ class CoordinatorTask(Task):
 
         This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
         payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It
-        equals the share of the present targets that only this sensor sees.
+        equals the share of the present targets, by value, that no more than `seen_by` sensors see, this one among them.
         """
         return self.marginal.sum(-1) / self.sub_steps
 

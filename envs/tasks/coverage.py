@@ -70,8 +70,13 @@ class CoverageTask(Task):
 
     ## Reward
 
-    ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where coverage is the share of the present
-    targets that at least one sensor sees (1 if no target is present), and n is the number of sensors of the episode.
+    ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where n is the number of sensors of the
+    episode. The coverage is that of the present targets, by their values v_j, which `zones` and `target_values` of the
+    scenario change from 1::
+
+        coverage = sum of v_j over the targets that at least `seen_by` sensors see / sum of all v_j
+
+    By default it is the share of the targets that a sensor sees. Where no value is present, it is 1.
 
     ## Start and end of an episode
 
@@ -86,9 +91,9 @@ class CoverageTask(Task):
 
     | key | value |
     |---|---|
-    | `coverage` | float, share of the present targets that are seen; 1 without any |
+    | `coverage` | float, see Reward |
     | `turned` | int, number of sensors that turned in this sub-step |
-    | `visible` | bool (m,), True for targets that are seen |
+    | `visible` | bool (m,), True for targets that at least `seen_by` sensors see |
 
     Args:
         scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.

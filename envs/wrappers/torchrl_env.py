@@ -23,7 +23,7 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     |---|---|---|
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
     | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` only |
-    | `coverage` | (B, 1) float32 | share of the present targets that are seen |
+    | `coverage` | (B, 1) float32 | share of the present targets, by value, that are covered |
     | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
     | `reward` | (B, 1) float32 | the task's reward |
     | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |

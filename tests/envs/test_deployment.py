@@ -57,7 +57,12 @@ def check(scenario, steps, seed, **nearness):
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scenarios(), st.sampled_from(["full", "shared"]), st.integers(0, 2**20))
 def test_it_is_the_observer_in_any_scenario(scenario, knowledge, seed):
-    scenario = scenario.replace(position_noise=0, missed_detections=0.1 * (knowledge == "shared"), knowledge=knowledge)
+    side, height = 0.7013 * np.array(scenario.extent)
+    zones = [[(-side, -height), (side, -height / 3), (0, 0), (side, height)], [(0, -height), (side, 0), (-side, side)]]
+    scenario = scenario.replace(
+        position_noise=0, missed_detections=0.1 * (knowledge == "shared"), knowledge=knowledge, zones=zones,
+        zone_values=(0.5 + seed % 3, 0), target_values=np.arange(scenario.num_targets) + 1,
+    )  # fmt: skip
     check(scenario, seed % 20, seed)
     near = {"nearest": 1 + seed % 6, "neighbours": 2 + seed % 3}
     check(scenario, 8, seed, **near, radius=0.3 * scenario.distance_scale if seed % 2 else None)

@@ -58,6 +58,12 @@ def test_last_known_positions_fade_with_their_age():
     assert at[2] - at[1] < 10
 
 
+def test_zones_are_tinted():
+    task = task_of(zones=[[(-900, -900), (-500, -900), (-900, -500)]], zone_values=[2])
+    at = drawn(task, sensor_position=[(0, 0)], heading=[0], target_position=[(500, 0)])
+    assert [at(x, y)[2] < at(x, y)[0] - 10 for x, y in ((-850, -850), (-520, -520), (500, 500))] == [True, False, False]
+
+
 def test_a_view_has_its_width_and_range():
     task = task_of(field_of_view=30, zoom=(10, 40), zoom_step=20)
     at = drawn(task, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])

@@ -24,7 +24,7 @@ LENGTHS = {
 
 RANGES = {
     "": "name whole_numbers identities sensor_headings tracks past_tracks columns background",
-    "1 or more": "num_sensors num_targets hops goal_patience",
+    "1 or more": "num_sensors num_targets hops goal_patience seen_by",
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "min_speed speed_noise goal_radius stuck_distance extra_move_every random_discs episode_steps",
     "over 0": "arena sensing_range zoom_step rail_step time_step max_speed disc_radius street_width distance_scale",
@@ -33,12 +33,13 @@ RANGES = {
     "0 to 180 degrees": "wander",
     "0 to 1": "failure_rate recovery_rate missed_detections message_loss_rate leave_rate return_rate",
     "0 to 1000": "false_detections",
+    "0 to 1000000": "zone_values target_values",
     "1 to 10000": "grid blocks",
     "one of full, shared, neighbours, own": "knowledge",
     "one of areas, grid, random, rails, fixed, crossings": "placement",
     "random or target": "start_heading",
     "one of goals, random, bounce, still, evade, streets, recorded": "walk",
-    "list of list of [x, y]": "rails",
+    "list of list of [x, y]": "rails zones",
     "list of [x, y]": "sensor_positions",
     "list of [low, high]": "pan_limits",
     "[x low, x high, y low, y high]": "target_area",
@@ -66,6 +67,7 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
 ONE_FILE = {"tracks": "a.csv", "num_targets": 1}
 UNNAMED = {"identities": False}
 CITY = {"placement": "crossings", "blocks": (1, 2)}
+ZONE = {"zones": [[(0, 0), (1250, 0), (0, -1250)]], "zone_values": [0]}
 
 
 PRESENT = {"a.csv": [(0, 5), (0, 9), (6, 9)], "b.csv": [(0, 9)] * 3, "c.csv": [(0, 3), (4, 9)]}
@@ -146,6 +148,15 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         (ONE_FILE | {"walk": "recorded"}, {"walk": "recorded"}, "walk .* recorded only with tracks"),
         (CITY | {"num_sensors": 6}, CITY | {"num_sensors": 7}, "blocks .* a crossing for each of 7 sensors"),
         (CITY, CITY | {"blocks": (1,)}, r"blocks is \[1\]; it must be empty, or \[rows, columns\]"),
+        (ZONE, ZONE | {"zones": [[(0, 0), (9, 0)]]}, "zones is .*; it must be lists of at least 3 corners"),
+        (ZONE, ZONE | {"zones": [[(0, 0), (1251, 0), (9, 9)]]}, r"zones is .*; it must be inside the arena of \+-1250"),
+        (ZONE, ZONE | {"zone_values": [1, 2]}, r"zone_values is \[1.0, 2.0\]; it must be one for each of the 1 zones"),
+        (ZONE, ZONE | {"zone_values": [-1]}, "zone_values holds .*-1.*; it must be 0 to 1000000"),
+        ({"target_values": (1,) * 5}, {"target_values": (1, 2)}, "target_values is .* one for each of the 5 targets"),
+        ({"target_values": (0, 0, 0, 0, 1)}, {"target_values": (0,) * 5}, "target_values is .* over 0 for at least"),
+        (UNNAMED, UNNAMED | {"target_values": (1,) * 5}, "target_values is .* empty without identities or with tracks"),
+        (ONE_FILE, ONE_FILE | {"target_values": [2]}, "target_values is .* empty without identities or with tracks"),
+        ({"seen_by": 4}, {"seen_by": 5}, r"seen_by is 5; it must be 1 to num_sensors \(4\)"),
         (CITY, {"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these"),
     ],
 )  # fmt: skip

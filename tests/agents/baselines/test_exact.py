@@ -16,7 +16,7 @@ ONE = Scenario(num_sensors=1, num_targets=1, **STILL)
 
 
 def shown(scenario, **places):
-    task = CoverageTask(scenario, 1, 0, features=ExactAgent.features)
+    task = CoverageTask(scenario, 1, 0, features=ExactAgent(scenario).features)
     task.simulator.place(**places)
     return task.observe()
 
@@ -28,6 +28,15 @@ def at(degrees, distance=500):
 def plan(scenario, targets, sensors=((0, 0),), heading=(0,), **options):
     seen = shown(scenario, sensor_position=sensors, heading=heading, target_position=targets)
     return ExactAgent(scenario, **options).plan(seen["pairs"], seen["mask"])[0].tolist()
+
+
+def test_values_and_two_sensors_that_must_see_a_target():
+    two = Scenario(num_sensors=2, num_targets=3, target_values=(1, 3, 1), **STILL)
+    sensors, targets = [(0, 0), (10, 0)], [at(0), at(100), at(10)]
+    for scenario, expected in ((two, ([0, 12], [12, 0])), (two.replace(seen_by=2), ([12, 12],))):
+        seen = shown(scenario, sensor_position=sensors, heading=(0, 0), target_position=targets)
+        agent = ExactAgent(scenario)
+        assert agent.plan(seen["pairs"], seen["mask"])[0].tolist() in expected
 
 
 def test_it_turns_as_little_as_it_takes():

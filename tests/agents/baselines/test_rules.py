@@ -50,6 +50,16 @@ def test_tiny_turns_take_no_memory():
     assert actions.shape == (1, 4)
 
 
+def test_the_greedy_agent_prefers_value_until_enough_sensors_have_chosen_it():
+    scenario = Scenario(num_sensors=2, num_targets=3, target_values=(1, 3, 1))
+    places = {
+        "sensor_position": [(0, 0), (10, 0)], "heading": [0, 0], "target_position": [(500, 0), (0, 500), (490, 50)]
+    }  # fmt: skip
+    for seen_by, expected in ((1, [1, 0]), (2, [1, 1])):
+        changed = scenario.replace(seen_by=seen_by)
+        assert first_actions(scripted_agent("greedy", changed), changed, **places) == expected
+
+
 @pytest.mark.parametrize("name", RULES[1:])
 def test_sensors_on_rails_keep_their_places(name):
     court = load_scenario("basketball-4")

@@ -29,13 +29,12 @@ def found(name, scenario, seeds, sub_steps, **options):
     return np.nan_to_num(coverage, nan=1.0).mean(-1), rotation
 
 
-def freely(bearing, view):
-    """The most that the table and the integer program say can be covered; they must agree."""
-    bearing, view = np.asarray(bearing, float), np.asarray(view, float)
-    covered = np.zeros((1, 1), np.int64)
-    bounds.cover_freely(bearing[None, None], view, covered, None)
-    assert covered[0, 0] == bounds._most_covered(bearing, view)
-    return covered[0, 0]
+def freely(bearing, view, value, seen_by=1):
+    """The most that the integer program says can be covered, and for one sensor also the table; they must agree."""
+    most, covered = bounds._most_covered(bearing, value, view, seen_by), np.zeros((1, 1))
+    bounds.cover_freely(bearing[None, None], value[None, None], view, covered, None)
+    assert covered[0, 0] == most or seen_by > 1
+    return most
 
 
 @settings(deadline=None, max_examples=40)
@@ -52,7 +51,9 @@ def test_free_turning_is_that_of_enumeration(seed, n, m):
         between = (edges + np.append(edges[1:], edges[:1] + 360)) / 2
         off = np.abs((bearing[i] - between[:, None] + 180) % 360 - 180)
         options.append([*(off < view[i] / 2), np.zeros(m, bool)])
-    assert freely(bearing, view) == max(np.any(sets, 0).sum() for sets in itertools.product(*options))
+    for value, seen_by in ((np.ones(m), 1), (rng.integers(0, 4, m) * 1.0, 1), (rng.integers(0, 4, m) * 1.0, min(n, 2))):
+        most = max(value @ (np.sum(sets, 0) >= seen_by) for sets in itertools.product(*options))
+        assert freely(bearing, view, value, seen_by) == most
 
 
 def bounded(scenario):
@@ -82,7 +83,7 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
         assert ((turns[:, t] == 0) | task.simulator.state.working).all()  # none that cannot be made
         covered += task.simulator.coverage / sub_steps
         rotation += task.simulator.rotation / sub_steps
-    nobody = (~record.present.any(-1)).sum(-1)  # then the coverage is 1, for which no turn is worth anything
+    nobody = (~record.value.any(-1)).sum(-1)  # then the coverage is 1, for which no turn is worth anything
     np.testing.assert_allclose(value + nobody, reward, atol=1e-5)
     coverage, turned = found("clairvoyant", scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
     np.testing.assert_allclose(turned, rotation, atol=1e-12)
@@ -109,6 +110,11 @@ FAILING = {"failure_rate": 0.2, "recovery_rate": 0.5}
         (50.0, 0.2, FAILING | {"leave_rate": 0.1}),
         (120.0, 0.2, {"pan_limits": [(-60, 75)]}),
         (47.3, 0.0, FAILING | {"pan_limits": [(170, 470)]}),
+        (
+            20.0,
+            0.0,
+            {"zones": [[(0, 0), (900, 0), (900, 900), (0, 900)]], "zone_values": [6], "target_values": (0, 1, 2, 3)},
+        ),
     ],
 )
 def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
@@ -120,7 +126,7 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
         assert best[0] - cost * turned[0] == pytest.approx(worth.max())
         record = bounds._record(scenario, [seed], 7)
         _, value = bounds._foreseen_turns(scenario, [seed], record, 1, cost)
-        assert value + (~record.present.any(-1)).sum() == pytest.approx(7 * worth.max(), abs=1e-5)
+        assert value + (~record.value.any(-1)).sum() == pytest.approx(7 * worth.max(), abs=1e-5)
         assert turned[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
 
 
@@ -130,6 +136,10 @@ def test_several_sensors_come_close_to_the_best_of_all_sequences():
     gaps = best - found("clairvoyant", scenario, seeds, 4, restarts=10)[0]
     assert (gaps > -1e-12).all()
     assert (gaps < 1e-12).mean() > 0.8
+    both = scenario.replace(seen_by=2)
+    best = np.array([everything(both, seed, 4)[0].mean(0).max() for seed in seeds])
+    assert 0.0 < (best - found("clairvoyant", both, seeds, 4, restarts=10)[0]).mean() + 1e-9 < 0.05
+    assert best.mean() > 0.1
 
 
 @pytest.mark.parametrize("name", bounds_of(ONE))
@@ -190,3 +200,10 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
         best.append(everything(scene, seed, 3)[0].max(1).tolist())
         assert compute_bound("within reach", scene, [seed], 3)[0][0].tolist() == best[-1]
     assert len(set(map(tuple, best))) > 2
+
+
+def test_a_target_that_two_must_see_is_within_the_reach_of_both():
+    scene = RAILS.replace(rails=[SQUARE[:3]], num_sensors=2, num_targets=3, rail_step=700, target_values=(1, 0, 5))
+    one, two = (compute_bound("within reach", scene.replace(seen_by=k), range(12), 2)[0] for k in (1, 2))
+    assert set(two.ravel()) | set(one.ravel()) == {0, 1 / 6, 5 / 6, 1}
+    assert 0 < (two < one).mean() < (two <= one).mean() == 1

@@ -59,6 +59,9 @@ def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
         assert "in_sight" not in sizes.completed(dataclasses.replace(asked, **more), set(), site).features
     for changes in ({"walls": [(0, 0, 1, 1)]}, {"blocks": (2, 2), "street_width": 100.0}, {"discs": [(0, 0, 9)]}):
         assert "in_sight" in sizes.completed(asked, set(), clear.replace(**changes)).features
+    zone = {"zones": [[(0, 0), (9, 0), (0, 9)]], "zone_values": [5]}
+    assert sizes.completed(asked, set(), clear.replace(**zone)).features == (*DEFAULT_FEATURES, "value")
+    assert sizes.completed(asked, set(), site.replace(**zone)).features == (*FEATURE_SETS["site"], "value")
 
 
 @pytest.mark.parametrize("job", sorted(JOBS))
