@@ -84,7 +84,7 @@ def read_recording(path: str, time_step: float, columns: str = "", changed: int 
 
     Raises ``ValueError``, which names the file, the line and the column, or ``OSError`` for a file that cannot be read.
     """
-    rows = _rows(path, columns_of(columns) or {})
+    rows = read_rows(path, columns_of(columns) or {})
     ordered = [np.array([(time, *place) for time, place in sorted(track.items())]) for track in rows.values()]
     seen = [time for track in ordered for time, x, _ in track.tolist() if not math.isnan(x)]
     if not seen:
@@ -110,8 +110,8 @@ def read_recording(path: str, time_step: float, columns: str = "", changed: int 
     return Recording(path, start, length, tuple(tracks))
 
 
-def _rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple[float, float]]]:
-    """Return the position at every time of every id of a file; an absent one is NaN."""
+def read_rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple[float, float]]]:
+    """Return the position at every time of every id of a file as it is, not resampled; an absent one is NaN."""
     tracks: dict[str, dict[float, tuple[float, float]]] = {}
     kinds: set[str] = set()
     with open(path, encoding="utf-8-sig", newline="") as file:

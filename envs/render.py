@@ -75,6 +75,7 @@ class Picture:
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = max(0.011 * self._full * min(1.0, math.sqrt(16 / crowd)), _SMOOTH)
         self._numbered = crowd <= _MOST_NUMBERED
+        self._names = scenario.sensor_names or [str(i + 1) for i in range(scenario.num_sensors)]
         self._wall_width = max(1, min(3 * _SMOOTH, round(0.6 * self._unit)))
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
@@ -124,7 +125,7 @@ class Picture:
             draw.rectangle(self._mark(x, y), fill=colour)
             if self._numbered:
                 font = _font(max(10, round(2.8 * unit)))
-                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=font, anchor="ms")
+                draw.text((x, y - 1.4 * unit), self._names[i], fill=colour, font=font, anchor="ms")
         if simulator.known is not None:
             self._known(draw, simulator.known, b)
         for j in targets:

@@ -103,6 +103,8 @@ class Scenario:
     """Name in results and messages."""
     num_sensors: Count = 4
     """n, number of sensors."""
+    sensor_names: tuple[str, ...] = ()
+    """Names of the sensors, all different; empty: 0, 1, ..."""
     num_targets: Count = dataclasses.field(default=_COUNTED, metadata={_IN_HIT_MAC: 5})  # type: ignore[assignment]
     """m, number of targets; left out with tracks: as many as are present at once in any of the files."""
     min_sensors: Natural = 0
@@ -408,6 +410,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
     rows, columns = s.blocks if len(s.blocks) == 2 else (0, 0)
     street = min(2 * width / (columns + 1), 2 * height / (rows + 1))
     crossings = (rows + 1) * (columns + 1) if rows and s.placement == "crossings" else n
+    names = len(set(s.sensor_names))
     areas, places = s.sensor_areas if s.placement == "areas" else (), s.sensor_positions
     corners = all(s.rails) and all(one != other for rail in s.rails for one, other in pairwise(rail))
     rails = corners and len(s.rails) in (0, 1, n)
@@ -428,6 +431,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
 
     rules = (
         ("min_sensors", s.min_sensors <= n, f"0 to num_sensors ({n})"),
+        ("sensor_names", names in (0, n) and names == len(s.sensor_names), f"empty, or different names, {each}"),
         ("min_targets", s.min_targets <= s.num_targets, f"0 to num_targets ({s.num_targets})"),
         ("sensing_range", np.size(s.sensing_range) in (1, n), f"one number, or {each}"),
         ("field_of_view", np.size(s.field_of_view) in (1, n), f"one number, or {each}"),

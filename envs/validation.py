@@ -210,7 +210,7 @@ def convert(
 ) -> Any:
     """Return `value` in an annotated type, such as ``Annotated[float, Range(0, 1)] | None``.
 
-    Lists become tuples, and NumPy's numbers Python's. Types other than numbers, bools, strings and tuples of numbers
+    Lists become tuples, and NumPy's numbers Python's. Types other than numbers, bools, strings and tuples of these
     are not checked. Messages contain the `name` and ``show(value)``; `limit` applies to a type without its own.
     Raises ``TypeError`` for another type or a number that is not finite, ``ValueError`` for a value out of its range.
     """
@@ -224,10 +224,13 @@ def convert(
 
     several = isinstance(value, list | tuple | np.ndarray) and getattr(value, "ndim", 1) > 0
     kind = next((kind for kind in kinds if several == (get_origin(kind) is tuple)), kinds[0])
-    if get_origin(kind) is tuple and get_args(kind)[0] is not str:
+    if get_origin(kind) is tuple:
         row, one = isinstance(limit, Row), get_args(kind)[0]
         if not several or (row and len(value) != len(limit)):
-            raise wrong(TypeError, str(limit) if row else f"a list of {allowed(one) or 'numbers'}")
+            raise wrong(
+                TypeError,
+                str(limit) if row else f"a list of {allowed(one) or ('strings' if one is str else 'numbers')}",
+            )
         return tuple(convert(name, one, each, show, limit=None if row else limit, verb="holds") for each in value)
     words = "" if limit is None else str(limit)
     if kind is bool:

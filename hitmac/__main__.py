@@ -14,6 +14,7 @@ COMMANDS = {
     "attention": ("hitmac.agents.attention", "draw the attention of a learned policy"),
     "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
+    "site": ("hitmac.agents.site.command", "make a site from a plan, cameras and recordings; check it"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
     "pretrained": ("hitmac.agents.pretrained.publish", "add the policy of a run to the pretrained ones"),
 }

@@ -44,7 +44,7 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
-        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"run"}, {"watch"}, {"scenarios"},
+        {"registry"}, {"export"}, {"evaluate"}, {"site"}, {"attention"}, {"replay"}, {"run"}, {"watch"}, {"scenarios"},
         {"training"}, {"reproduce"}, {"__init__"},
     ],
 }  # fmt: skip

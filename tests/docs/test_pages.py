@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -25,6 +26,7 @@ from hitmac.agents import evaluate as evaluation
 from hitmac.agents.command_line import parse
 from hitmac.agents.registry import named_agents
 from hitmac.agents.reproduce import ROWS
+from hitmac.agents.site.command import FORMS
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
@@ -90,12 +92,12 @@ def test_the_readme_links_every_page():
 
 def test_options_exist(capsys):
     known = {"help", "logdir", "version", "head", "port"}
-    fields = [*train.COMMANDS.values()]
+    fields = [*train.COMMANDS.values(), *(options for options, *_ in FORMS.values())]
     for name, (place, _) in COMMANDS.items():
         module = importlib.import_module(place)
         if hasattr(module, "Options"):
             fields.append(module.Options)
-        elif name != "train":
+        elif name not in ("train", "site"):
             with pytest.raises(SystemExit):
                 module.main(["--help"])
     known |= set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
@@ -119,6 +121,9 @@ PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", 
 
 def parsed(name, arguments):
     """Parse the arguments of a command of ``hitmac`` with options."""
+    if name == "site":
+        options, _, first = FORMS[arguments.pop(0)]
+        return parse(options, name, arguments, first=first)
     if name != "train":
         first = "--scenario" if name == "scenarios" else "--agents"
         return parse(importlib.import_module(COMMANDS[name][0]).Options, name, arguments, first=first)
@@ -208,6 +213,31 @@ def test_the_site_is_filmed(run):
     Path("examples").symlink_to(ROOT / "examples")
     (film,) = (command for command in WRITTEN if command.startswith("hitmac scenarios examples/site/site.yaml"))
     assert run("command", f"{film} --steps 5") == "site.gif: 5 pictures\n"
+
+
+def test_a_site_is_made_from_what_you_have(run):
+    """The commands of the section in a row, with a plan, a table, pairs of points and recordings of its names."""
+    pytest.importorskip("pyproj", reason="the extra site")
+    corners = [[11.57, 48.14], [11.5704, 48.14], [11.5704, 48.1402], [11.57, 48.1402]]
+    features = [
+        {"properties": {"kind": kind, **more}, "geometry": {"type": shape, "coordinates": coordinates}}
+        for kind, shape, coordinates, more in (
+            ("wall", "Polygon", [[*corners, corners[0]]], {}), ("door", "Point", [11.5702, 48.14], {"width": 2}),
+        )
+    ]  # fmt: skip
+    Path("plan.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    Path("cameras.csv").write_text("name,longitude,latitude,heading\nnorth,11.57002,48.14018,-45\n")
+    pairs = zip([(0, 480), (640, 480), (640, 0), (0, 0)], corners, strict=True)
+    Path("north.csv").write_text("u,v,longitude,latitude\n" + "".join(f"{u},{v},{x},{y}\n" for (u, v), (x, y) in pairs))
+    walk = "".join(f"{k},1,{100 + 2 * k},40,20,200\n" for k in range(1, 101))
+    for name in ("monday.txt", "tuesday.txt"):
+        Path(name).write_text(walk)
+    section = PAGES["docs/site.md"].split("## From what you have\n")[1].split("\n## ")[0]
+    assert len(section.split()) <= 250
+    printed = [run("command", command) for command in indented(section)]
+    assert f"site.yaml: 29.8 m x 22.2 m, 5 walls; {re.search(r'--origin .* --geographic', section)[0]}" in printed[0]
+    assert "day-1.csv: 100 positions of 1 targets" in printed[1]
+    assert printed[-1].startswith("site.png: no camera can ever see ")
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ LENGTHS = {
 # --- ranges ---
 
 RANGES = {
-    "": "name whole_numbers identities sensor_headings tracks past_tracks columns background",
+    "": "name whole_numbers identities sensor_names sensor_headings tracks past_tracks columns background",
     "1 or more": "num_sensors num_targets hops goal_patience seen_by",
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "min_speed speed_noise goal_radius stuck_distance extra_move_every random_discs episode_steps",
@@ -143,6 +143,8 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         ({"arena": 0.5}, {"random_discs": 1, "disc_radius": (5, 1200)}, "disc_radius .* must be smaller"),
         ({"pan_limits": [(0, 0)]}, {"pan_limits": [(1, 0)]}, "pan_limits is .*, or .* with low at most high, one pair"),
         ({"pan_limits": [(170, 190)] * 4}, {"pan_limits": [(0, 0)] * 2}, "one pair or one for each of the 4 sensors"),
+        ({"sensor_names": ("a", "b", "1", "")}, {"sensor_names": ("a", "b", "c", "a")}, "empty, or different names"),
+        ({"sensor_names": ()}, {"sensor_names": ("a", "b")}, "empty, or different names, one for each of the 4 sens"),
         ({"sensor_headings": (0, 90, -180, 720)}, {"sensor_headings": (0, 90)}, "empty, or one for each of the 4 sens"),
         ({"walk": "still"}, {"walk": "streets"}, "walk is 'streets'; it must be streets only with blocks"),
         (ONE_FILE | {"walk": "recorded"}, {"walk": "recorded"}, "walk .* recorded only with tracks"),

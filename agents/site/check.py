@@ -1,0 +1,178 @@
+"""Checks of a site: a picture of its plan, views and tracks, what no camera can see, and what is odd."""
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.evaluate.figures import new_figure, write_figure
+from hitmac.agents.tracking.sight import DIRECTIONS, Sight
+from hitmac.envs.kernels.rails import limits_of
+from hitmac.envs.recordings import GAP, columns_of, read_rows
+from hitmac.envs.render import Picture
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator
+
+CLOSE = 0.05
+"""Metres from a wall within which a camera is in it."""
+
+REUSED = 60.0
+"""Seconds of absence after which an id may be another target's."""
+
+HIDDEN = 0.001
+"""Share of the area in its range that a camera must see more of."""
+
+_CELLS = 300  # along the longer side of the area
+
+
+class Tracks(NamedTuple):
+    """Rows of a file of tracks, in the order of their targets and times."""
+
+    path: str
+    ids: list[str]
+    owner: np.ndarray  # (R,) place of the target in ids
+    time: np.ndarray  # (R,) seconds
+    place: np.ndarray  # (R, 2); NaN: absent
+
+    def at(self, k: int) -> str:
+        """Return the target and the time of a row, for messages."""
+        return f"target {self.ids[self.owner[k]]} at {self.time[k]:.10g} s"
+
+    def intervals(self) -> np.ndarray:
+        """Return the time from each row to the next of the same target (R - 1,); NaN where there is none."""
+        same = (self.owner[1:] == self.owner[:-1]) & np.isfinite(self.place[1:] + self.place[:-1]).all(1)
+        return np.where(same, np.diff(self.time), np.nan)
+
+
+def read_tracks(path: str, columns: str = "") -> Tracks:
+    """Read a file of tracks as it is, see :func:`hitmac.envs.recordings.read_rows`."""
+    rows = read_rows(path, columns_of(columns) or {})
+    flat = np.array([(k, time, *at) for k, track in enumerate(rows.values()) for time, at in sorted(track.items())])
+    flat = flat.reshape(-1, 4)
+    return Tracks(path, list(rows), flat[:, 0].astype(np.int64), flat[:, 1], flat[:, 2:])
+
+
+def proposed(files: Sequence[Tracks]) -> tuple[float, float]:
+    """Return the time_step and the max_speed that tracks suggest.
+
+    The `time_step` is the median interval, or a multiple or a part of it from 0.1 to 0.5 s; the `max_speed` is the
+    99.9th percentile of the speeds over half a second, or over one interval if that is longer.
+    """
+    intervals = np.concatenate([tracks.intervals() for tracks in files])
+    median = float(np.median(intervals[np.isfinite(intervals)])) if np.isfinite(intervals).any() else math.inf
+    rows, speeds = max(1, round(0.5 / median)), []
+    for tracks in files:
+        time = tracks.time[rows:] - tracks.time[:-rows]
+        same = (tracks.owner[rows:] == tracks.owner[:-rows]) & (time <= GAP * rows * median)
+        speed = np.linalg.norm(tracks.place[rows:] - tracks.place[:-rows], axis=1)[same] / time[same]
+        speeds += speed[np.isfinite(speed)].tolist()
+    if not speeds:
+        raise ValueError(f"{files[0].path} has no target that is present for half a second; ids must not change")
+    step = median * math.ceil(0.1 / median) if median < 0.1 else median / math.ceil(median / 0.5)
+    return round(step, 6), float(f"{np.quantile(speeds, 0.999):.2g}")
+
+
+def visible(scenario: Scenario, points: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield for each camera a mask (k,) of the points (k, 2) that it can ever see by turning within its pan limits."""
+    limits = limits_of(scenario)
+    limits[~np.isfinite(limits).all(1)] = 0.0, 360.0
+    place = np.array(scenario.sensor_positions)
+    clear = Sight(scenario).clear(place[None, :, 0], place[None, :, 1])
+    reach, view = scenario.of_each_sensor("sensing_range"), scenario.of_each_sensor("field_of_view")
+    for i, (low, high) in enumerate(limits):
+        x, y = (points - place[i]).T
+        angle, far = np.degrees(np.arctan2(y, x)), x * x + y * y
+        aside = np.abs((angle - (low + high) / 2 + 180.0) % 360.0 - 180.0)
+        seen = (aside <= (high - low + view[i]) / 2) & (far <= reach[i] ** 2)
+        if clear is not None:
+            direction = ((angle + 180.0) * DIRECTIONS / 360.0).astype(np.int64)
+            seen &= far < clear[0, i, np.minimum(direction, DIRECTIONS - 1)]
+        yield seen
+
+
+def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
+    """Draw a site and its tracks as a PNG file; return facts about them, and what is odd, as lines of text.
+
+    Raises ``ValueError`` unless the cameras have fixed places.
+    """
+    if scenario.placement != "fixed":
+        raise ValueError(f"placement is {scenario.placement}; a site has the placement fixed, and sensor_positions")
+    files = [read_tracks(path, scenario.columns) for path in scenario.tracks]
+    half, walls, places = np.array(scenario.extent), scenario.all_walls, np.array(scenario.sensor_positions)
+    cell = 2 * half.max() / _CELLS
+    x, y = (np.arange(-side + cell / 2, side, cell) for side in half)
+    grid = np.stack(np.meshgrid(x, y), -1)  # (rows, columns, 2)
+    seen = list(visible(scenario, grid.reshape(-1, 2)))
+    never = ~functools.reduce(np.logical_or, seen)
+    facts, odd = [f"no camera can ever see {never.mean():.1%} of the area"], list[str]()
+    if files:
+        recorded = np.concatenate([tracks.place[np.isfinite(tracks.place[:, 0])] for tracks in files])
+        hidden = ~functools.reduce(np.logical_or, visible(scenario, recorded))
+        facts[0] += f" and {hidden.mean():.1%} of the recorded positions"
+        facts.append("proposed: time_step: {:g}, max_speed: {:g}".format(*proposed(files)))
+    for i, (place, reach) in enumerate(zip(places, scenario.of_each_sensor("sensing_range"), strict=True)):
+        name = f"camera {scenario.sensor_names[i] if scenario.sensor_names else i}"
+        start, run = walls[:, :2] - place, walls[:, 2:] - walls[:, :2]
+        along = np.clip(-(start * run).sum(1) / np.maximum((run**2).sum(1), 1e-12), 0.0, 1.0)
+        away = np.linalg.norm(start + along[:, None] * run, axis=1).min(initial=np.inf)
+        if away < CLOSE:
+            odd.append(f"{name} is {away:.3f} m from a wall, which hides its view; mount it {CLOSE} m away or more")
+        near = np.linalg.norm(grid - place, axis=-1) <= reach
+        if seen[i].sum() <= HIDDEN * near.sum():
+            odd.append(f"{name} sees nothing: walls hide what is in its range, or its pan limits lead out of the area")
+    for tracks in files:
+        odd += _of_tracks(scenario, tracks)
+    _draw(to, scenario, files, never.reshape(grid.shape[:2]), facts[0])
+    return facts, odd
+
+
+def _of_tracks(scenario: Scenario, tracks: Tracks) -> list[str]:
+    """Return what is odd about a file of tracks."""
+    intervals, start, end = tracks.intervals(), tracks.place[:-1], tracks.place[1:]
+    median = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else np.nan
+    speed = np.linalg.norm(end - start, axis=1) / intervals
+    near = intervals <= GAP * median
+    through = np.zeros(len(intervals), bool)
+    for wall in scenario.all_walls:
+        through |= near & _crosses(start, end, wall)
+    fastest = 2 * scenario.top_speed
+    found = (
+        (through, "moves through walls"),
+        (near & (speed > fastest), f"moves faster than {fastest:.3g} m/s, twice the speed of the scenario"),
+        (~(near | (intervals > REUSED)) & np.isfinite(intervals), f"time steps jump, over {GAP} times {median:g} s"),
+        (intervals > REUSED, f"ids return after more than {REUSED:g} s, perhaps as other targets"),
+        ((np.abs(tracks.place) > scenario.extent).any(1), f"positions outside the area, {scenario.arena_words}"),
+    )
+    return [f"{tracks.path}: {mask.sum():,} {words}; first of {tracks.at(int(mask.argmax()))}"
+            for mask, words in found if mask.any()]  # fmt: skip
+
+
+def _crosses(start: np.ndarray, end: np.ndarray, wall: np.ndarray) -> np.ndarray:
+    """Return a mask of the moves from `start` (k, 2) to `end` (k, 2) that cross a wall (4,)."""
+
+    def side(one: np.ndarray, other: np.ndarray, point: np.ndarray) -> np.ndarray:
+        run, offset = other - one, point - one
+        return run[..., 0] * offset[..., 1] - run[..., 1] * offset[..., 0] > 0.0
+
+    low, high = wall[:2], wall[2:]
+    return (side(low, high, start) != side(low, high, end)) & (side(start, end, low) != side(start, end, high))
+
+
+def _draw(to: Path, scenario: Scenario, files: list[Tracks], never: np.ndarray, title: str) -> None:
+    simulator = Simulator(scenario.replace(tracks=(), past_tracks=(), walk="goals", num_targets=1), seed=0)
+    simulator.state.present[:] = False
+    picture, (width, height) = Picture(simulator.scenario, 1000), scenario.extent
+    figure = new_figure((9.0, 9.0 * picture.shape[0] / picture.shape[1] + 0.3), title)
+    axis = figure.add_subplot()
+    left, right, bottom, top = picture.extent
+    axis.imshow(picture.draw(simulator, 0, caption=""), extent=(left, right, bottom, top))
+    shade = np.where(never[..., None], (208, 57, 43, 50), 0).astype(np.uint8)
+    axis.imshow(shade, extent=(-width, width, -height, height), origin="lower", interpolation="nearest")
+    for tracks in files:
+        line = np.insert(tracks.place, np.flatnonzero(np.diff(tracks.owner)) + 1, np.nan, axis=0)
+        axis.plot(*line.T, color="#228b4a", lw=0.5, alpha=0.4)
+    axis.set(xlim=(left, right), ylim=(bottom, top), xlabel="x, m", ylabel="y, m")
+    write_figure(to, figure)

@@ -1,0 +1,206 @@
+"""Floor plans: the walls, doors, zones and cameras of GeoJSON and of a table, as the parameters of a scenario."""
+
+import csv
+import functools
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+from xml.parsers.expat import ExpatError
+
+import numpy as np
+
+from hitmac.envs.files import read_text
+from hitmac.envs.validation import did_you_mean, shortly
+
+FARTHEST = 50_000.0
+"""Metres from the origin within which longitude and latitude are projected; farther ones are another origin's."""
+
+GEOMETRIES = {
+    "wall": ("LineString", "MultiLineString", "Polygon", "MultiPolygon"),
+    "door": ("Point", "LineString"),
+    "zone": ("Polygon",),
+    "camera": ("Point",),
+}
+"""Geometries of each kind of feature."""
+
+CAMERA = {"heading": 0.0, "field_of_view": 90.0, "range": 20.0, "turn_angle": 5.0}
+"""Numbers of a camera and their defaults; with `pan_low` and `pan_high` the heading is by default their middle."""
+
+_PLACES = 3  # decimals of metres
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Frame of a site: metres to the east (x) and the north (y) of the origin, the middle of its area.
+
+    The `origin` is in the coordinates of the plan: (x, y) in metres, or if `geographic` longitude and latitude
+    (WGS 84), of which the azimuthal equidistant projection about the origin is taken.
+    """
+
+    origin: tuple[float, float] = (0.0, 0.0)
+    geographic: bool = False
+
+    def place(self, points: Any) -> np.ndarray:
+        """Return the places (k, 2) in the site of points (k, 2) in the coordinates of the plan; NaN stays NaN."""
+        points = np.asarray(points, np.float64).reshape(-1, 2)
+        if not self.geographic:
+            return points - self.origin
+        places = np.stack(_projection(*self.origin)(*points.T), 1)
+        if (far := (np.abs(places) > FARTHEST).any(1)).any():
+            (x, y), (longitude, latitude) = points[far][0], self.origin
+            raise ValueError(
+                f"({x:g}, {y:g}) is no longitude and latitude within {FARTHEST / 1000:g} km of ({longitude:g}, "
+                f"{latitude:g}), the origin; of a plan in metres, give --metres or leave out --geographic"
+            )
+        return places
+
+
+@functools.cache
+def _projection(longitude: float, latitude: float) -> Any:
+    try:
+        from pyproj import Proj
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("longitude and latitude need pyproj: pip install 'hitmac[site]'") from None
+    return Proj(proj="aeqd", lon_0=longitude, lat_0=min(max(latitude, -90.0), 90.0), datum="WGS84")
+
+
+@contextmanager
+def reading(path: str | Path, kind: str) -> Iterator[None]:
+    """Context in which an error in the form of a file becomes a ValueError that names it, and what it must be."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path} is not {kind}: {error}") from None
+    except (LookupError, TypeError, AttributeError, RecursionError, EOFError, csv.Error, ExpatError) as error:
+        raise ValueError(f"{path} is not {kind}: {error!r}") from None
+
+
+def read_table(path: str | Path, needed: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return the rows of a CSV file by column, each after its place in messages; separated by , ; or tabs.
+
+    Columns may be in any order; `longitude` and `latitude` are x and y. Raises ValueError for missing columns.
+    """
+    with reading(path, "a CSV file in UTF-8"), open(path, encoding="utf-8-sig", newline="") as file:
+        first = file.readline().lower().replace("longitude", "x").replace("latitude", "y")
+        table = csv.DictReader(chain([first], file), delimiter=max(",;\t", key=first.count), skipinitialspace=True)
+        header = list(table.fieldnames or ())
+        rows = [(f"{path}, line {table.line_num}", row) for row in table]
+    if any(header.count(name) != 1 for name in needed):
+        raise ValueError(f"{path}: the header is {', '.join(header)!r}; it must name {', '.join(needed)} once each")
+    for where, row in rows:
+        if None in row or None in row.values():
+            raise ValueError(f"{where}: it has more or fewer fields than the header, {', '.join(header)!r}")
+    return rows
+
+
+def number(where: str, name: str, value: Any) -> float:
+    """Return a finite number; raise ValueError, with its place and name, for anything else."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{where}: {name} is {shortly(value)}; it must be a finite number")
+    return found
+
+
+def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> tuple[dict, Frame, list[str]]:
+    """Return a scenario's parameters, the frame of the site, and lines on what is odd, of a plan in GeoJSON (RFC 7946).
+
+    The property `kind` of each feature is a key of :data:`GEOMETRIES`. A door cuts out of the walls what is within half
+    its width of its middle: that of a Point is its property `width`, by default 1, that of a LineString its length. The
+    cameras are features or rows of the table `cameras`, whose columns are the properties. With `metres` the plan is in
+    metres. The area is the bounding box of the plan and its cameras, and a `margin` around it in metres.
+
+    Raises ``ValueError``, which names the file and the feature or the line.
+    """
+    with reading(path, "GeoJSON, a FeatureCollection"):
+        features = enumerate(json.loads(read_text(path))["features"], 1)
+    found = [_feature(f"{path}, feature {k}", feature) for k, feature in features]
+    rows = [(where, {**properties, "x": lines[0][0, 0], "y": lines[0][0, 1]})
+            for where, kind, lines, properties in found if kind == "camera"]  # fmt: skip
+    rows += read_table(cameras, ("x", "y")) if cameras else []
+    if not rows:
+        raise ValueError(f"{path} has no feature of the kind camera; give --cameras, a CSV file with a row for each")
+    sensors = [_camera(where, k, row) for k, (where, row) in enumerate(rows)]
+    at = np.array([sensor["position"] for sensor in sensors])
+    points = np.concatenate([at, *(line for _, _, lines, _ in found for line in lines)])
+    x, y = ((points.min(0) + points.max(0)) / 2).round(9).tolist()
+    frame = Frame((x, y), not metres)
+    walls, odd = [np.zeros((0, 4))], []
+    for _, kind, lines, _ in found:
+        walls += [np.hstack((line[:-1], line[1:])) for line in map(frame.place, lines) if kind == "wall"]
+    whole = np.concatenate(walls)
+    whole = whole[(whole[:, :2] != whole[:, 2:]).any(1)]
+    for where, kind, lines, properties in found:
+        if kind == "door":
+            ends = frame.place(lines[0])[[0, -1]]
+            width = math.dist(*ends) or number(where, "width", properties.get("width", 1))
+            cut = without(whole, ends.mean(0), width)
+            odd += [f"{where}: the door is on no wall"] if cut is whole else []
+            whole = cut
+    unused = {name for _, row in rows for name in row} - {"kind", "name", "x", "y", "pan_low", "pan_high", *CAMERA}
+    odd += [f"cameras: {name} is not used{did_you_mean(name, CAMERA)}" for name in sorted(unused)]
+    columns = {"sensor_names": "name", "sensor_headings": "heading", "pan_limits": "pan", "sensing_range": "range"}
+    parameters: dict[str, Any] = {
+        "num_sensors": len(sensors),
+        "arena": (np.abs(frame.place(points)).max(0) + margin).round(_PLACES).tolist(),
+        "placement": "fixed",
+        "sensor_positions": frame.place(at).round(_PLACES).tolist(),
+        **{name: [sensor[column] for sensor in sensors] for name, column in columns.items()},
+        **{name: [sensor[name] for sensor in sensors] for name in ("field_of_view", "turn_angle")},
+        "walls": whole.round(_PLACES).tolist(),
+    }
+    if zones := [(where, lines[0], properties) for where, kind, lines, properties in found if kind == "zone"]:
+        parameters["zones"] = [frame.place(ring[:-1]).round(_PLACES).tolist() for _, ring, _ in zones]
+        parameters["zone_values"] = [number(where, "value", properties.get("value")) for where, _, properties in zones]
+    return parameters, frame, odd
+
+
+def _feature(where: str, feature: Any) -> tuple[str, str, list[np.ndarray], dict[str, Any]]:
+    """Return the place in messages, the kind, the lines (k, 2) and the properties of a feature."""
+    with reading(where, "a feature of a plan"):
+        properties, shape = feature["properties"] or {}, feature["geometry"]["type"]
+        kind, lines = properties.get("kind"), feature["geometry"]["coordinates"]
+        if kind not in GEOMETRIES or shape not in GEOMETRIES[kind]:
+            allowed = "; ".join(f"{name}: {' or '.join(shapes)}" for name, shapes in GEOMETRIES.items())
+            raise ValueError(f"its kind is {kind!r}, of a {shape}; allowed are {allowed}")
+        lines = {"Point": [[lines]], "LineString": [lines]}.get(shape, lines)
+        lines = [ring for polygon in lines for ring in polygon] if shape == "MultiPolygon" else lines
+        places = [[[number(shape, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in lines]
+        if not (places and all(places)):
+            raise ValueError(f"its {shape} has no coordinates")
+        return where, kind, [np.array(line) for line in places], properties
+
+
+def _camera(where: str, k: int, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the position, the name, the numbers and the pan limits of camera k from its row."""
+    given = {name: value for name, value in row.items() if value not in ("", None)}
+    pan = [number(where, name, given[name]) for name in ("pan_low", "pan_high") if name in given]
+    if len(pan) == 1:
+        raise ValueError(f"{where}: it has one of pan_low and pan_high; give both or neither")
+    defaults = CAMERA | ({"heading": sum(pan) / 2} if pan else {})
+    found = {name: number(where, name, given.get(name, value)) for name, value in defaults.items()}
+    position = [number(where, name, row[name]) for name in ("x", "y")]
+    return {"position": position, "name": str(given.get("name", k)), "pan": pan or [-180.0, 180.0], **found}
+
+
+def without(walls: np.ndarray, middle: np.ndarray, width: float) -> np.ndarray:
+    """Return the walls (w, 4) without what is within half a width of the middle of a door; the same if nothing is."""
+    start, run = walls[:, :2] - middle, walls[:, 2:] - walls[:, :2]
+    squared = (run**2).sum(1)
+    nearest = -(start * run).sum(1) / squared  # of the length of the wall
+    chord = (width / 2) ** 2 - ((start + nearest[:, None] * run) ** 2).sum(1)
+    half = np.sqrt(np.maximum(chord, 0.0) / squared)
+    low, high = np.clip((nearest - half, nearest + half), 0.0, 1.0)
+    if not (cut := high > low).any():
+        return walls
+    start, run, low, high = walls[cut, :2], run[cut], low[cut, None], high[cut, None]
+    before, after = np.hstack((start, start + low * run)), np.hstack((start + high * run, start + run))
+    parts = np.concatenate((walls[~cut], before, after))
+    return parts[np.linalg.norm(parts[:, 2:] - parts[:, :2], axis=1) > 10.0**-_PLACES]
