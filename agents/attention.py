@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
-from hitmac.agents.policy import Memoryless, Policy, networks_of
+from hitmac.agents.policy import Memoryless, Policy, Rates, networks_of
 from hitmac.agents.registry import Agent, named_agent
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture
@@ -42,7 +42,7 @@ class AttentionWatch:
     """
 
     def __init__(self, policy: Policy) -> None:
-        whole = policy.policy if isinstance(policy, Memoryless) else policy
+        whole = policy.policy if isinstance(policy, Memoryless | Rates) else policy
         parts: dict[str, Any] = {"policy": policy}
         if isinstance(whole, HierarchicalAgent):
             parts = {"coordinator": whole.coordinator.policy, "executor": whole.executor.policy}

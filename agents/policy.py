@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from hitmac.envs.deployment import check_nearness
+from hitmac.envs.kernels.physics import LEFT, RIGHT
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
@@ -105,6 +106,34 @@ def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[
         return actions
     taken = dict(zip(own, np.split(actions, len(own), -1), strict=True))
     return np.concatenate([taken.get(name, np.zeros_like(taken["turn"])) for name in decisions], -1)
+
+
+def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
+    """Return the rates (..., n), degrees per second, that the first n numbers of actions command.
+
+    Whole numbers are turns, at ``turn_angle / time_step`` or the highest rate if that is lower; floating-point numbers
+    are shares of the highest rate.
+    """
+    first, highest = actions[..., : scenario.num_sensors], scenario.rates[1]
+    if first.dtype.kind == "f":
+        return first * highest
+    rates = np.minimum(scenario.of_each_sensor("turn_angle") / scenario.time_step, highest)
+    return rates * ((first == LEFT) * 1.0 - (first == RIGHT))
+
+
+class Rates:
+    """Policy of turns, for a scenario with the action ``rate``, see :func:`rates_of`; rates are left as they are."""
+
+    def __init__(self, policy: Policy, scenario: Scenario) -> None:
+        self.policy, self._scenario = policy, scenario
+        vars(self).update({name: getattr(policy, name) for name in ("start", "estimate") if hasattr(policy, name)})
+
+    def predict(
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
+        """Act as :class:`Policy` specifies; the actions are shares (B, n) of the highest rate."""
+        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+        return rates_of(np.asarray(actions), self._scenario) / self._scenario.rates[1], state
 
 
 class PaddedActions:

@@ -23,6 +23,7 @@ from hitmac.agents.policy import (
     Memoryless,
     PaddedActions,
     Policy,
+    Rates,
     ReleasedPolicy,
     checked_nearness,
     declared,
@@ -185,6 +186,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     """
     scenario = load_scenario(scenario)
     made = _load(agent, scenario, executor)
+    if scenario.action == "rate":
+        made = made._replace(policy=Rates(made.policy, scenario))
     if scenario.identities or made.features == DetectionObserver.features:
         return made
     if made.nearness:

@@ -10,7 +10,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
 from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
-from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Tracks
+from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Motors, Tracks
 from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.values import make_values
 from hitmac.envs.kernels.walks import WALKS
@@ -33,7 +33,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
-        sensor=np.zeros((n, 21, b)),
+        sensor=np.zeros((n, 23, b)),
         working=np.zeros((n, b), np.bool_),
         target=np.zeros((m, 14, b)),
         present=np.zeros((m, b), np.bool_),
@@ -52,6 +52,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
         values=make_values(scenario),
+        motors=_motors(scenario, b) if scenario.turn_rates else None,
     )
     rows.target[:, at.VALUE] = 1.0
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
@@ -86,6 +87,19 @@ def _knowledge(scenario: Scenario, b: int) -> Knowledge:
         report=np.zeros((slots, n, m, 4, b)),
         seers=np.zeros((m, words, b), np.uint64),
         heard=np.zeros((n, words, b), np.uint64),
+    )
+
+
+def _motors(scenario: Scenario, b: int) -> Motors:
+    n, a, (lowest, highest) = scenario.num_sensors, scenario.acceleration, scenario.rates
+    return Motors(
+        command=np.zeros((scenario.command_delay + 1, n, b)),
+        lowest=lowest,
+        highest=highest,
+        dead_zone=scenario.dead_zone,
+        change=a * scenario.time_step if a else math.inf,
+        lag=0.5 / a if a else 0.0,
+        moved=np.zeros((n, b), np.bool_),
     )
 
 

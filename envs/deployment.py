@@ -23,6 +23,8 @@ def observe(
     seen: Any = None,
     field_of_view: Any = None,
     along: Any = None,
+    rate: Any = None,
+    commands: Any = None,
     nearest: int | None = None,
     radius: float | None = None,
     neighbours: int | None = None,
@@ -47,6 +49,9 @@ def observe(
             range and view, with no disc or wall of the site in between.
         field_of_view: (..., n), current values of zooming lenses; None: those of the site.
         along: (..., n), distances of the sensors along the site's rails, from their first corners.
+        rate: (..., n), rates at which motors turn the sensors, degrees per second; None: 0.
+        commands: (..., D, n), rates commanded in the last D sub-steps, oldest first, where D is the site's
+            `command_delay`; None: 0.
         nearest: number of targets shown to each sensor, see the observer; None: all.
         radius: largest distance of such a target; None: any.
         neighbours: number of sensors listed as near each; None: no list.
@@ -66,6 +71,7 @@ def observe(
     pairs = _Pairs(
         _Site(site), sensor_position, target_position,
         heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
+        rate=rate, commands=commands,
     )  # fmt: skip
     observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
     shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
@@ -88,21 +94,30 @@ def observe(
 
 
 def sensor_rows(
-    site: Any, sensor_position: Any, heading: Any, *, field_of_view: Any = None, along: Any = None
+    site: Any,
+    sensor_position: Any,
+    heading: Any,
+    *,
+    field_of_view: Any = None,
+    along: Any = None,
+    rate: Any = None,
+    commands: Any = None,
 ) -> np.ndarray:
     """Return the rows (..., n, 7) of the sensors in an observation of detections, with arguments as :func:`observe`.
 
     They are x, y, sine and cosine of the heading, half the field of view in degrees, range, and the place on the rail /
-    length of the rail; 0 for a sensor that does not work.
+    length of the rail; with motors (..., n, 9), also the rate in degrees per second, and the pending turn in degrees; 0
+    for a sensor that does not work.
     """
     sensors = _Pairs(
         _Site(site), sensor_position, np.zeros((0, 2)),
-        heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along,
+        heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along, rate=rate,
+        commands=commands,
     )  # fmt: skip
     try:
         columns = (
             sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
-            sensors.rail[0],
+            sensors.rail[0], *(sensors.motion if sensors.site.get("turn_rates") else ()),
         )  # fmt: skip
     except KeyError as error:
         raise ValueError(f"the sensors need {error.args[0]}, which is missing") from None
@@ -298,7 +313,8 @@ class _Pairs:
         sensor = _array("sensor_position", sensor_position, None, 2)
         target = _array("target_position", target_position, None, 2)
         self.site, self.n, self.m, self._sensor = site, sensor.shape[-2], target.shape[-2], sensor
-        shapes = {"target_before": (self.m, 2), "age": (self.m,), "seen": (self.n, self.m)}
+        delay = int(site.get("command_delay", 0))
+        shapes = {"target_before": (self.m, 2), "age": (self.m,), "seen": (self.n, self.m), "commands": (delay, self.n)}
         leading = {"sensor_position": sensor.shape[:-2], "target_position": target.shape[:-2]}
         for name, values in given.items():
             if values is not None or name == "heading":
@@ -460,6 +476,28 @@ class _Pairs:
         share, way_x, way_y = (np.stack(one, -2) for one in zip(*own, strict=True))
         return share, *self.seen_from(way_x, way_y)
 
+    @cached_property
+    def highest_rate(self) -> float:
+        """Highest rate of the motors; inf without motors."""
+        return float(np.max(self.site.get("turn_rates", 0.0))) or math.inf
+
+    @cached_property
+    def motion(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rate, degrees per second, and the angle that a sensor still turns if no further rate is commanded."""
+        rate, commands = self._given["rate"], self._given["commands"]
+        start = rate = np.zeros((1, 1)) if rate is None else rate[..., None]
+        if self.highest_rate == math.inf:
+            return rate, np.zeros((1, 1))
+        lowest = float(np.min(self.site["turn_rates"])) if np.size(self.site["turn_rates"]) == 2 else 0.0
+        step, a = self.site.number("time_step"), self.site.number("acceleration", missing=0.0)
+        most, lag, turned = (a * step, 0.5 / a, 0.0) if a else (math.inf, 0.0, 0.0)
+        for command in np.moveaxis(np.zeros((0, 1)) if commands is None else commands, -2, 0):
+            size = np.clip(np.abs(command), lowest, self.highest_rate)
+            size = np.where(np.abs(command) > self.site.number("dead_zone", missing=0.0), size, 0.0)
+            change = np.clip(np.copysign(size, command)[..., None] - rate, -most, most)
+            rate, turned = rate + change, turned + (rate + change) * step - lag * change * np.abs(change)
+        return start, turned + lag * rate * np.abs(rate)
+
 
 def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
     """Return `values` as float64 of a shape (..., *shape); None: any size."""
@@ -551,13 +589,16 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "along": lambda of: of.rail[0],
     "rail_sin": lambda of: of.rail[2],
     "rail_cos": lambda of: of.rail[1],
+    "rate": lambda of: of.motion[0] / of.highest_rate,
+    "pending_turn": lambda of: of.motion[1] / 180.0,
     "in_sight": lambda of: of.clear,
     "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
     "value": lambda of: of.value,
 }
 """Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
 
-OF_SENSOR = frozenset(
-    ("field_of_view", "sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos")
-)
+OF_SENSOR = frozenset((
+    "field_of_view", "sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos", "rate",
+    "pending_turn",
+))  # fmt: skip
 """Features of the sensor only, shown also for unknown targets."""

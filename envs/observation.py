@@ -9,7 +9,15 @@ from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.kernels.detections import DetectionModel, detect
-from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, largest_error, longest_range, most_speed
+from hitmac.envs.kernels.features import (
+    FEATURES,
+    SCALES,
+    Scales,
+    largest_error,
+    longest_range,
+    most_pending,
+    most_speed,
+)
 from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
 from hitmac.envs.scenario import Scenario
@@ -31,15 +39,20 @@ SITE_FEATURES = (
 )  # fmt: skip
 """Lines of sight, and the place and kind of each sensor."""
 
+MOTOR_FEATURES = ("rate", "pending_turn")
+"""Motion of a sensor that its motor turns."""
+
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
     "site": (*DEFAULT_FEATURES, *SITE_FEATURES),
     "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
+    "motors": (*DEFAULT_FEATURES, *MOTOR_FEATURES),
 }
 """Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
-sight and sensors, for scenes with obstacles; and the default with all that is known of targets that are not seen."""
+sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with
+the motion of motors."""
 
 
 class Observer:
@@ -107,6 +120,7 @@ class Observer:
             diagonal=2 * math.hypot(half_width, half_height),
             pace=scenario.time_step * (1 + (1 / scenario.extra_move_interval if scenario.extra_move_interval else 0)),
             top_speed=scenario.top_speed,
+            per_rate=1 / scenario.rates[1],
         )
         self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], SCALES)[:, None]
         self._slots = slots = min(self.nearest or m, m)
@@ -186,7 +200,8 @@ class DetectionObserver:
               is the least number that false detections exceed with a probability under 1e-6; more are left out;
             - ``mask``, MultiBinary (n, d): 1 for a detection;
             - ``sensors``, Box (n, 7) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
-              range, and the place on its rail / length of the rail; 0 for a sensor that does not work.
+              range, and the place on its rail / length of the rail; with motors (n, 9), also the rate in degrees per
+              second, and the pending turn in degrees; 0 for a sensor that does not work.
     """
 
     features = ("detections",)
@@ -205,8 +220,9 @@ class DetectionObserver:
         reach = longest_range(scenario) * scenario.distance_scale
         places = n, self._shape[2]
         high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
-        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1], np.float32), (n, 1))
-        least = most * np.array([-1, -1, -1, -1, 0, 0, 0], np.float32)
+        moving = [scenario.rates[1], 180 * most_pending(scenario)] if scenario.turn_rates else []
+        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1, *moving], np.float32), (n, 1))
+        least = most * np.array([-1, -1, -1, -1, 0, 0, 0, -1, -1], np.float32)[: 7 + len(moving)]
         self.space = spaces.Dict(
             detections=spaces.Box(-high, high, dtype=np.float32),
             mask=spaces.MultiBinary(places),
@@ -219,7 +235,7 @@ class DetectionObserver:
         check_sizes(simulator, n, m)
         detections = np.zeros((simulator.num_envs, n, d, 5), np.float32)
         mask = np.zeros(detections.shape[:-1], np.int8)
-        sensors = np.zeros((simulator.num_envs, n, 7), np.float32)
+        sensors = np.zeros((simulator.num_envs, *self.space["sensors"].shape), np.float32)  # type: ignore[misc]
         simulator.run(detect, self._model, detections, mask, sensors, rows=simulator.observed)
         return {"detections": detections, "mask": mask, "sensors": sensors}
 

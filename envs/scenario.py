@@ -124,6 +124,19 @@ class Scenario:
     sensor."""
     turn_angle: Annotated[float | tuple[float, ...], over(0, 180, "degrees")] = 5.0
     """Angle that a sensor turns in one sub-step. One number, or one for each sensor."""
+    turn_rates: Annotated[float | tuple[float, ...], Range(0)] = 0.0
+    """Highest rate of the sensors' motors, or [lowest, highest], degrees per second. A turn commands turn_angle per
+    time_step, or the highest rate if that is lower. 0: no motors, a sensor turns by turn_angle at once."""
+    acceleration: NotNegative = 0.0
+    """Acceleration of the motors, degrees per second squared; 0: a rate is reached at once."""
+    command_delay: Annotated[int, Range(0, 1000)] = 0
+    """Sub-steps from a command to its effect on the motor."""
+    dead_zone: NotNegative = 0.0
+    """Highest commanded rate at which a motor does not move, degrees per second."""
+    heading_noise: NotNegative = 0.0
+    """Standard deviation of the error of a sensor's observed heading, degrees."""
+    action: Annotated[str, Choice(("turn", "rate"))] = "turn"
+    """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over 0."""
     zoom: Annotated[tuple[float, ...], over(0, 360, "degrees")] = ()
     """Narrowest and widest field of view of zooming lenses; empty: lenses do not zoom. The area of the view
     stays constant, so that a narrower view reaches farther."""
@@ -288,7 +301,13 @@ class Scenario:
     @property
     def extent(self) -> tuple[float, float]:
         """Half the width and half the height of the arena."""
-        return self.arena if isinstance(self.arena, tuple) else (self.arena, self.arena)  # type: ignore[return-value]
+        return _two(self.arena)
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Lowest and highest rate of the motors, degrees per second; (0, inf) without motors."""
+        lowest, highest = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
+        return (lowest, highest) if highest else (0.0, math.inf)
 
     @property
     def arena_words(self) -> str:
@@ -360,6 +379,10 @@ class Scenario:
             vars(other)["num_targets"] = max(self.num_targets, most_at_once(other))
         return other
 
+    def with_turns(self) -> Self:
+        """Return this scenario with the action `turn`."""
+        return self if self.action == "turn" else self.replace(action="turn")
+
     def following(self, tracks: Sequence[str] = (), columns: str = "") -> Self:
         """Return a copy with other `tracks` and `columns`, if given; agents expect motion as in the present tracks."""
         changes: dict[str, Any] = {"columns": columns} if columns else {}
@@ -403,6 +426,9 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
     s, n, m, (width, height) = scenario, scenario.num_sensors, scenario.num_targets, scenario.extent
     each, arena = f"one for each of the {n} sensors", f"inside the arena of {s.arena_words}"
     zooms = len(s.zoom) == 2 and s.zoom[0] <= s.zoom[1]
+    rates = np.ndim(s.turn_rates) == 0 or np.size(s.turn_rates) == 2
+    lowest, highest = s.rates if rates and s.turn_rates else (0.0, 0.0)
+    still = not s.zoom and not s.rails
     narrowest, widest = s.zoom if zooms else (0, 360)
     # Positions are drawn until one is free, which ends soon if a quarter of the arena is free.
     room, taken = 3 * width * height / math.pi, (n - 1) * s.spacing**2 + sum(radius**2 for *_, radius in s.discs)
@@ -436,6 +462,11 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("sensing_range", np.size(s.sensing_range) in (1, n), f"one number, or {each}"),
         ("field_of_view", np.size(s.field_of_view) in (1, n), f"one number, or {each}"),
         ("turn_angle", np.size(s.turn_angle) in (1, n), f"one number, or {each}"),
+        ("turn_rates", rates and lowest <= highest, "the highest rate, or [lowest, highest]"),
+        ("acceleration", highest or not s.acceleration, "0 without turn_rates"),
+        ("command_delay", highest or not s.command_delay, "0 without turn_rates"),
+        ("dead_zone", s.dead_zone < highest or not s.dead_zone, f"0, or under the highest of turn_rates ({highest:g})"),
+        ("action", s.action == "turn" or (highest and still), "turn, without turn_rates or with zoom or rails"),
         ("zoom", not s.zoom or zooms, "empty, or the narrowest and the widest field of view, at most 360 degrees"),
         ("field_of_view", narrowest <= np.min(s.field_of_view), f"within zoom ({narrowest:g} to {widest:g} degrees)"),
         ("field_of_view", np.max(s.field_of_view) <= widest, f"within zoom ({narrowest:g} to {widest:g} degrees)"),

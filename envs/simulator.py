@@ -8,6 +8,7 @@ import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, targets_may_leave, with_tracks
 from hitmac.envs.kernels import physics
+from hitmac.envs.kernels.observe import misread_headings
 from hitmac.envs.kernels.state import KernelState, Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
@@ -63,7 +64,6 @@ class Simulator:
             scenario with full knowledge or without identities.
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays in the layout of the kernels, with
             the scenes along the last axis.
-        observed: the part of `rows` that observers read, for which their kernels are compiled once.
         num_threads: number of threads that compute a step.
         large: sensors look only nearby (see :data:`hitmac.envs.allocation.GRID_FROM`), and threads share the sensors of
             a scene. The results are the same, bit for bit.
@@ -84,12 +84,15 @@ class Simulator:
         self.scenario = load_scenario(scenario)
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
-        self.observed = self.rows._replace(
-            tracks=None, rails=None, recordings=None, poses=None, streets=None, grid=None
+        self._observed = self.rows._replace(
+            tracks=None, rails=None, recordings=None, poses=None, streets=None, grid=None, motors=None
         )
         self.state = scenes_first(self.rows, self.num_envs)
         knowledge = self.rows.knowledge
         self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
+        motors = self.rows.motors
+        commands = None if motors is None else np.moveaxis(motors.command, -1, 0)[: self.num_envs]
+        self._commands = commands  # (B, D + 1, n)
         self.large = self.rows.grid is not None
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         given = None if num_threads is None else positive("num_threads", num_threads)
@@ -105,6 +108,16 @@ class Simulator:
     def coverage(self) -> np.ndarray:
         """(B,) share of the present targets, by value, that `seen_by` sensors see; 1 where none has a value."""
         return self.state.coverage.copy()
+
+    @property
+    def observed(self) -> KernelState:
+        """Part of `rows` that observers read, for which their kernels are compiled once, with the observed headings."""
+        if not self.scenario.heading_noise:
+            return self._observed
+        sensor = self._observed.sensor.copy()
+        rows = self._observed._replace(knowledge=None, values=None)
+        self.run(misread_headings, self.scenario.heading_noise, sensor, rows=rows)
+        return self._observed._replace(sensor=sensor)
 
     @property
     def observed_coverage(self) -> np.ndarray:
@@ -166,7 +179,13 @@ class Simulator:
         if self.rows.tracks is not None:
             self.rows.tracks.track_length[chosen] = 0
             self._set_tracks(self.rows.tracks)
-        self.run(physics.begin, chosen, rows=self.rows._replace(tracks=None, knowledge=None, grid=None, values=None))
+        if self._commands is not None:
+            self._commands[chosen] = 0.0
+        self.run(
+            physics.begin,
+            chosen,
+            rows=self.rows._replace(tracks=None, knowledge=None, grid=None, values=None, motors=None),
+        )
         self.run(physics.look, chosen)
         self._put(checked, chosen)
 
@@ -177,21 +196,35 @@ class Simulator:
             action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions of
                 :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then on
                 rails moves (0 stay, 1 forward, away from the first corner, 2 back). Any other number counts as 0.
+                With motors also (B, n) floating-point shares in [-1, 1] of their highest rate.
             mask: (B,) bool, the scenes to advance.
 
         Raises:
             ValueError: an action or a mask of another shape or type; the state is then unchanged.
         """
         action = as_array("action", action)
-        if action.shape not in self._action_shapes or action.dtype.kind not in "iu":
+        rates = self._commands is not None and action.dtype.kind == "f" and action.shape == self.state.rate.shape
+        if not rates and (action.shape not in self._action_shapes or action.dtype.kind not in "iu"):
             raise ValueError(
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        self.advance(np.require(action, np.int64, ["C", "W"]), self.chosen(mask))  # one kernel for arrays of all kinds
+        chosen = self.chosen(mask)
+        action = action if rates else np.require(action, np.int64, ["C", "W"])  # one kernel for arrays of all kinds
+        self.advance(self.turns(action, chosen), chosen)
+
+    def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return the action of turns for a valid action of :meth:`step`; rates become commands of the motors."""
+        if action.dtype.kind != "f":
+            return action
+        assert self._commands is not None
+        scenes = np.flatnonzero(chosen)
+        slot = self.state.time[scenes] % self._commands.shape[1]
+        self._commands[scenes, slot] = action[scenes] * self.scenario.rates[1]
+        return np.full(action.shape, physics.COMMANDED)
 
     def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
-        """Advance the `chosen` scenes by one sub-step, with a valid action of :meth:`step`."""
+        """Advance the `chosen` scenes by one sub-step, with an action of :meth:`turns`."""
         if self.large:
             self.run(physics.move, action, chosen)
             self.sensor_threads.run(physics.look_near, self.rows, chosen)
@@ -288,7 +321,8 @@ class Simulator:
         known = {} if self.known is None else self.known._asdict()
         played = self.rows.recordings
         rows = {} if played is None else {"recording_row": played.row, "recording_end": played.end}
-        return self.state._asdict() | known | tracks._asdict() | rows
+        commands = {} if self._commands is None else {"commands": self._commands}
+        return self.state._asdict() | known | tracks._asdict() | rows | commands
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).

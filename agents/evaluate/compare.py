@@ -15,8 +15,8 @@ from hitmac.agents.command_line import provenance
 from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
 from hitmac.agents.evaluate.tracking import Tracking
-from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, pair_of, started
+from hitmac.agents.hierarchy import HierarchyState, LevelPolicy
+from hitmac.agents.policy import Policy, digest, has_learned, one_thread_each, pair_of, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
@@ -67,8 +67,7 @@ class Episodes:
     @property
     def assigned(self) -> np.ndarray | None:
         """(B, n, m) bool, the current assignment; None for an agent without assignments."""
-        policy = self.agent.policy.policy if isinstance(self.agent.policy, Memoryless) else self.agent.policy
-        return self.state[0] if self.state is not None and isinstance(policy, HierarchicalAgent) else None
+        return self.state.assigned if isinstance(self.state, HierarchyState) else None
 
 
 def evaluate(
@@ -280,7 +279,7 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
     level = agent.policy
     assert isinstance(level, LevelPolicy)
     options: dict[str, Any] = {"features": level.features, "padding": level.padding, "row_id": level.row_id}
-    task = ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
+    task = ExecutorTask(scenario.with_turns(), len(seeds), list(seeds), goals_every=1, **options)
     sums, time = np.zeros((3, len(seeds))), np.zeros(len(seeds))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)

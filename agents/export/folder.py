@@ -37,7 +37,8 @@ _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
     "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
     "rails", "rail_step", "sensor_positions", "sensor_headings", "pan_limits", "discs", "knowledge", "distance_scale",
-    "max_speed", "speed_noise", "time_step", "position_noise", "zones", "zone_values", "target_values",
+    "max_speed", "speed_noise", "time_step", "position_noise", "turn_rates", "acceleration", "command_delay",
+    "dead_zone", "zones", "zone_values", "target_values",
 )  # fmt: skip
 
 
@@ -65,7 +66,7 @@ def export_agent(
         FileExistsError: a file or another folder of this name exists.
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
-    scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
+    scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario).with_turns()
     agent, to = load_agent(agent, scenario), Path(to)
     parts, decisions = parts_of(agent, scenario)
     if to.suffix in (".pt", ".pth", ".ort"):

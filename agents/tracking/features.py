@@ -287,7 +287,8 @@ def update(
     """Return beliefs or tracks after an observation of their features, and their state."""
     mask = observation["mask"] != 0
     if isinstance(beliefs, Tracks):
-        given, looked = (observation["detections"], mask, observation["sensors"]), observation.get("looked")
+        given = observation["detections"], mask, observation["sensors"][..., :7]  # without the motion of motors
+        looked = observation.get("looked")
         return beliefs.update(*given, state, episode_start, looked)
     return beliefs.update(observation["pairs"], mask, state, episode_start)
 

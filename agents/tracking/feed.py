@@ -95,7 +95,15 @@ class DetectionFeed:
         self._waiting[camera].append(scan)
 
     def observe(
-        self, now: float, position: Any, heading: Any, field_of_view: Any = None, along: Any = None
+        self,
+        now: float,
+        position: Any,
+        heading: Any,
+        field_of_view: Any = None,
+        along: Any = None,
+        *,
+        rate: Any = None,
+        commands: Any = None,
     ) -> dict[str, np.ndarray]:
         """Return the observation at a time, from the scans since the last call.
 
@@ -105,9 +113,11 @@ class DetectionFeed:
             heading: (n,), degrees, counter-clockwise, 0 along +x; NaN: the sensor does not work.
             field_of_view: (n,), degrees, of zooming lenses; None: those of the scenario.
             along: (n,), distances of the sensors along the scenario's rails, from their first corners.
+            rate: (n,), rates at which motors turn the sensors, degrees per second; None: 0.
+            commands: (D, n), rates commanded in the last `command_delay` sub-steps, oldest first; None: 0.
 
         Returns:
-            ``detections`` (1, n, d, 5), ``mask`` (1, n, d) and ``sensors`` (1, n, 7) as those of
+            ``detections`` (1, n, d, 5), ``mask`` (1, n, d) and ``sensors`` as those of
             :class:`~hitmac.envs.observation.DetectionObserver`, where d is larger if a scan has more detections, and
             ``looked`` (1, n) bool, the sensors that work and have a new scan.
 
@@ -117,8 +127,9 @@ class DetectionFeed:
                 unchanged.
         """
         now, n = convert("now", float, now), self.scenario.num_sensors
-        sensors = sensor_rows(self.scenario, position, heading, field_of_view=field_of_view, along=along)
-        if sensors.shape != (n, 7):
+        measured = {"field_of_view": field_of_view, "along": along, "rate": rate, "commands": commands}
+        sensors = sensor_rows(self.scenario, position, heading, **measured)
+        if sensors.shape[:-1] != (n,):
             shapes = np.shape(position), np.shape(heading)
             raise ValueError(f"position and heading have shapes {shapes}; they must be (({n}, 2), ({n},))")
         looked = np.zeros(n, np.bool_)

@@ -64,6 +64,7 @@ def resolve(
             scenario = load_scenario(asked.scenario).replace(
                 **{name: value for name in names if (value := getattr(asked, name))}
             )
+        scenario = scenario.with_turns()  # the networks' actions are turns
         if given is not None:
             options = config.completed(asked, given, scenario)
     config.check(options)

@@ -11,8 +11,7 @@ import numpy as np
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.knowledge import place_of
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.rails import was_stopped
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY, has_turned
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import inlined, kernel
@@ -44,7 +43,7 @@ def assign_in_range(state, knowledge, b, share, assigned):
 
 
 @inlined
-def executor_rewards(state, poses, b, rules, action, assigned, rewards):
+def executor_rewards(state, poses, motors, b, rules, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b, 0 for a failed one.
 
     The reward is the mean over the assigned targets that are present, weighted by value, of ``1 - centring *
@@ -65,7 +64,7 @@ def executor_rewards(state, poses, b, rules, action, assigned, rewards):
                 else:
                     total -= value
         rewards[b, i] = total / whole if whole > 0.0 and state.working[i, b] else 0.0
-        if action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b):
+        if has_turned(state, poses, motors, action, i, b):
             rewards[b, i] -= rules.turn_cost
 
 
@@ -141,7 +140,7 @@ def executor_step(state, rules, action, assigned, rewards, chosen, share):
         physics.about_to_move(state, first, last)
         physics.advance(state, p, action, first, last)
         for b in range(first, last):
-            executor_rewards(state, state.poses, b, rules, action, assigned, rewards)
+            executor_rewards(state, state.poses, state.motors, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, state.knowledge, b, rules.share, assigned)
 

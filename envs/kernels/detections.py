@@ -140,6 +140,8 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
                 own[4], own[5] = 0.5 * sensor[at.FIELD_OF_VIEW, b], math.sqrt(sensor[at.RANGE_SQUARED, b])
                 if sensor[at.RAIL_LENGTH, b] > 0.0:
                     own[6] = sensor[at.ALONG, b] / sensor[at.RAIL_LENGTH, b]
+                if own.shape[0] > 7:
+                    own[7], own[8] = sensor[at.RATE, b], sensor[at.PENDING, b]
                 count = _list_detections(state, model, i, b, detections[b, i])
                 for k in range(count):
                     mask[b, i, k] = 1
@@ -147,7 +149,7 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
 
 @kernel
 def detect(state, model, detections, mask, sensors, share):
-    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7) into zeros.
+    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7 or 9) into zeros.
 
     See :class:`hitmac.envs.observation.DetectionObserver`. The same state gives the same detections.
     """

@@ -227,6 +227,7 @@ def begin(state, p, poses, rails, streets, recordings, b):
         state.working[i, b] = i < state.scene[at.NUM_SENSORS, b]
         state.sensor[i, at.FIELD_OF_VIEW, b] = state.sensor[i, at.START_VIEW, b]
         state.sensor[i, at.HEADING, b] = _start_heading(state, p, poses, b, i)
+        state.sensor[i, at.RATE, b] = state.sensor[i, at.PENDING, b] = 0.0
 
 
 @inlined

@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     j: int
     n: int
     m: int
-    sensor: np.ndarray  # (21, B) rows of the sensor
+    sensor: np.ndarray  # (23, B) rows of the sensor
     dx: np.ndarray  # (B,) offset of the target
     dy: np.ndarray
     distance: np.ndarray
@@ -57,6 +57,7 @@ class Scales(NamedTuple):
     diagonal: float
     pace: float  # mean time that a target walks in a sub-step
     top_speed: float
+    per_rate: float
 
 
 SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
@@ -70,7 +71,7 @@ def scales_of(scales):
     return Scales(
         s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
         s.line_of_sight, s.valued, s.per_value, s.all_there, s.half_width, s.half_height, s.diagonal, s.pace,
-        s.top_speed,
+        s.top_speed, s.per_rate,
     )  # fmt: skip
 
 
@@ -157,6 +158,13 @@ def farthest(scenario: Any) -> float:
 def diagonal(scenario: Any) -> float:
     """Return the diagonal of the arena / distance_scale."""
     return 2 * math.hypot(*scenario.extent) / scenario.distance_scale
+
+
+def most_pending(scenario: Any) -> float:
+    """Return the largest angle that a sensor can still turn without a further command / 180 deg."""
+    highest, a = scenario.turn_rates and scenario.rates[1], scenario.acceleration
+    coasted = 0.5 * highest / a if a else 0.0  # seconds at the highest rate
+    return highest * (scenario.command_delay * scenario.time_step + coasted) / 180.0 or 1.0  # a Box has a width
 
 
 def longest_range(scenario: Any) -> float:
@@ -411,6 +419,18 @@ def rail_cos(pair, scales, b):
         pair.sensor[at.DIRECTION_X, b] * pair.sensor[at.RAIL_X, b]
         + pair.sensor[at.DIRECTION_Y, b] * pair.sensor[at.RAIL_Y, b]
     )
+
+
+@feature(-1, 1, of_sensor=True)
+def rate(pair, scales, b):
+    """Rate of the sensor's motor / its highest rate, also shown for unknown targets; 0 without motors."""
+    return pair.sensor[at.RATE, b] * scales.per_rate
+
+
+@feature(-1, 1, most_pending, of_sensor=True)
+def pending_turn(pair, scales, b):
+    """Angle that the sensor still turns if no further rate is commanded / 180 deg, also shown for unknown targets."""
+    return pair.sensor[at.PENDING, b] / 180.0
 
 
 @feature(0, 1, line_of_sight=True)

@@ -9,10 +9,17 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.nearest import BINS, choose_nearest, search, sort_places, write_sorted
-from hitmac.envs.kernels.physics import BLOCK
+from hitmac.envs.kernels.physics import BLOCK, rotate
 from hitmac.envs.kernels.sight import disc_blocks, is_clear, wall_blocks, widest_disc
 from hitmac.envs.kernels.state import Cells, Places, X, Y
-from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
+from hitmac.envs.kernels.streams import (
+    heading_error,
+    notice,
+    pair_number,
+    position_error,
+    seen_and_noticed,
+    velocity_error,
+)
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 from hitmac.envs.kernels.values import value_of
 
@@ -142,6 +149,16 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
             )  # fmt: skip
 
 
+@kernel
+def misread_headings(state, deviation, sensor, share):
+    """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
+    for low, high in blocks(sensor.shape[2], share):
+        for i in range(sensor.shape[0]):
+            for b in range(low, high):
+                angle = math.radians(heading_error(state, b, deviation, i))
+                rotate(sensor, i, b, angle)
+
+
 (
     _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR, _VALUE,
 ) = range(12)  # fmt: skip
@@ -170,7 +187,7 @@ class Buffers(NamedTuple):
     candidate: np.ndarray  # int32
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
-    sensor: np.ndarray  # (21, k) rows of the sensor
+    sensor: np.ndarray  # (23, k) rows of the sensor
     row: np.ndarray  # (12, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 

@@ -5,13 +5,15 @@ any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
+import math
+
 import numpy as np
 
 from hitmac.envs.kernels import episode
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import forget, learn
-from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits
+from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits, was_stopped
 from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
 from hitmac.envs.kernels.state import core_of
@@ -21,6 +23,7 @@ from hitmac.envs.kernels.walks import move_targets
 
 STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
 KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
+COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
 
 _ONE = np.uint64(1)
 BLOCK = 256  # scenes at a time: enough to amortise the start of loops, few enough for the processor's caches
@@ -49,12 +52,71 @@ def runs(chosen, share):
 
 
 @inlined
-def _turn(state, poses, action, first, last):
+def rotate(sensor, i, b, angle):
+    """Rotate the direction of sensor i of scene b by an angle, radians."""
+    c, s, x, y = math.cos(angle), math.sin(angle), sensor[i, at.DIRECTION_X, b], sensor[i, at.DIRECTION_Y, b]
+    sensor[i, at.DIRECTION_X, b], sensor[i, at.DIRECTION_Y, b] = c * x - s * y, s * x + c * y
+
+
+@inlined
+def _follow_command(motors, time_step, rate, command):
+    """Return the rate of a motor after a sub-step in which it follows a command, and the angle turned.
+
+    A commanded rate within the dead zone counts as 0, any other is limited to [lowest, highest]. The rate r changes by
+    the acceleration a until it is the commanded one; with r' at the end of the sub-step, the angle is
+    ``r' time_step - (r' - r) abs(r' - r) / (2 a)``.
+    """
+    size = abs(command)
+    wanted = math.copysign(min(max(size, motors.lowest), motors.highest), command) if size > motors.dead_zone else 0.0
+    change = min(max(wanted - rate, -motors.change), motors.change)
+    return rate + change, (rate + change) * time_step - motors.lag * change * abs(change)
+
+
+@inlined
+def _drive(state, poses, motors, time_step, action, first, last):
+    """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.
+
+    ``action[b, i]`` commands a rate, which takes effect with a delay. A failed sensor stops at once, and the commands
+    that would take effect are lost.
+    """
+    sensor, slots = state.sensor, motors.command.shape[0]
+    for b in range(first, last):
+        state.scene[at.TURNED, b] = 0
+    for i in range(sensor.shape[0]):
+        low, high = -np.inf, np.inf
+        if poses is not None:
+            low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
+        for b in range(first, last):
+            now, command = state.scene[at.TIME, b] % slots, motors.command[:, i, b]
+            if action[b, i] != COMMANDED:
+                way = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
+                command[now] = way * sensor[i, at.TURN, b] / time_step
+            heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
+            if state.working[i, b]:
+                rate, angle = _follow_command(motors, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
+            if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
+                angle, rate = (low if angle < 0.0 else high) - heading, 0.0
+            motors.moved[i, b] = angle != 0.0
+            state.scene[at.TURNED, b] += motors.moved[i, b]
+            sensor[i, at.HEADING, b] = heading + angle
+            rotate(sensor, i, b, math.radians(angle))
+            sensor[i, at.RATE, b], pending = rate, 0.0
+            for k in range(2, slots + 1):
+                rate, angle = _follow_command(motors, time_step, rate, command[(now + k) % slots])
+                pending += angle
+            sensor[i, at.PENDING, b] = pending + motors.lag * rate * abs(rate)
+
+
+@inlined
+def _turn(state, poses, motors, time_step, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
 
     The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle, which is much
     cheaper than cosine and sine of the heading. Rounding errors stay under 1e-13 over a thousand turns.
     """
+    if motors is not None:
+        _drive(state, poses, motors, time_step, action, first, last)
+        return
     sensor, sign, turned_x = state.sensor, state.scratch[0], state.scratch[1]
     for b in range(first, last):
         state.scene[at.TURNED, b] = 0
@@ -77,6 +139,14 @@ def _turn(state, poses, action, first, last):
             y[b] = s * x[b] + c * y[b]
         for b in range(first, last):
             x[b] = turned_x[b]
+
+
+@inlined
+def has_turned(state, poses, motors, action, i, b):
+    """Return True if sensor i of scene b turned in the last sub-step, with this action."""
+    if motors is None:
+        return action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b)
+    return motors.moved[i, b]
 
 
 @inlined
@@ -130,7 +200,7 @@ def extra_moves(state, p, first, last):
 def _move_all(state, core, p, action, first, last):
     """Update failures and departures, turn, zoom and move all sensors, and move all targets."""
     update_availability(core, p, state.streets, first, last)
-    _turn(core, state.poses, action, first, last)
+    _turn(core, state.poses, state.motors, p.time_step, action, first, last)
     _zoom(core, p, action, first, last)
     move_along(core, p, state.rails, action, first, last)
     _move_targets(state, core, p, first, last)

@@ -63,10 +63,10 @@ TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # r
 X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 # Rows of a sensor: first the variable ones, then those fixed by the scenario.
 (
-    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y,
-    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN,
+    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y, RATE,
+    PENDING, START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN,
     SIN_HALF_PAN,
-) = range(21)  # fmt: skip
+) = range(23)  # fmt: skip
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE,
@@ -150,13 +150,26 @@ class Values(NamedTuple):
     zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
 
 
+class Motors(NamedTuple):
+    """Motors that turn the sensors; rates are in degrees per second, positive counter-clockwise."""
+
+    command: np.ndarray  # (D + 1, n, B) commanded rates; that of sub-step t is at t % (D + 1), for a delay of D
+    lowest: float
+    highest: float
+    dead_zone: float
+    change: float  # largest change of the rate in a sub-step
+    lag: float  # 1 / (2 * acceleration)
+    # Undefined between two sub-steps:
+    moved: np.ndarray  # (n, B) bool: the heading changed
+
+
 class KernelState(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
-    sensor: np.ndarray  # (n, 21, B)
+    sensor: np.ndarray  # (n, 23, B)
     working: np.ndarray  # (n, B) bool
     target: np.ndarray  # (m, 14, B)
     present: np.ndarray  # (m, B) bool
@@ -178,6 +191,7 @@ class KernelState(NamedTuple):
     streets: Streets | None = None  # None: neither sensors nor targets keep to streets
     grid: Grid | None = None  # None: every sensor looks at every target
     values: Values | None = None  # None: all targets have the value 1, and one sensor covers them
+    motors: Motors | None = None  # None: turns are at once
 
 
 @inlined
@@ -191,7 +205,7 @@ def core_of(state):
     return KernelState(
         state.stream, state.scene, state.coverage, state.sensor, state.working, state.target, state.present, state.disc,
         state.visible, state.covered, state.scratch_mask, state.scratch, state.areas, state.walls, state.parameters,
-        None, None, None, None, None, None, None, None,
+        None, None, None, None, None, None, None, None, None,
     )  # fmt: skip
 
 
@@ -209,6 +223,8 @@ class State(NamedTuple):
     heading: np.ndarray  # (B, n) degrees, not wrapped
     field_of_view: np.ndarray  # (B, n) degrees
     along: np.ndarray  # (B, n) distance of the sensor along its rail, from the rail's first corner; 0 without a rail
+    rate: np.ndarray  # (B, n) degrees per second, of the sensor's motor; 0 without motors
+    pending_turn: np.ndarray  # (B, n) degrees that the sensor still turns if no further rate is commanded
     working: np.ndarray  # (B, n) bool: the sensor is part of the episode and has not failed
     target_position: np.ndarray  # (B, m, 2)
     velocity: np.ndarray  # (B, m, 2) displacement in the last move, per second; 0 after a reset
@@ -277,7 +293,8 @@ def scenes_first(rows: KernelState, num_envs: int) -> State:
     scene, sensor, target = rows.scene, rows.sensor, rows.target
     named = (
         *rows.stream, scene[TIME], scene[TIME_BEFORE], scene[NUM_SENSORS], scene[NUM_TARGETS],
-        sensor[:, X : Y + 1], sensor[:, HEADING], sensor[:, FIELD_OF_VIEW], sensor[:, ALONG], rows.working,
+        sensor[:, X : Y + 1], sensor[:, HEADING], sensor[:, FIELD_OF_VIEW], sensor[:, ALONG], sensor[:, RATE],
+        sensor[:, PENDING], rows.working,
         target[:, X : Y + 1], target[:, VELOCITY_X : VELOCITY_Y + 1], target[:, GOAL_X : GOAL_Y + 1],
         target[:, LAST_X : OLDER_Y + 1], target[:, COURSE], target[:, SPEED], target[:, MOVES], rows.present, rows.disc,
         sensor[:, DIRECTION_X : DIRECTION_Y + 1], sensor[:, RANGE_SQUARED], sensor[:, COS_HALF_VIEW],

@@ -105,6 +105,7 @@ def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int
 
 _NOISE = np.uint64(0x6E6F697365)  # separates the stream of observation errors from that of the scene
 _MESSAGES = np.uint64(0x6D657373616765)
+_HEADINGS = np.uint64(0x68656164696E67)
 _FIRST, _SECOND, _FOURTH = np.uint64(1), np.uint64(2), np.uint64(4)
 
 
@@ -130,6 +131,13 @@ def message_key(state, b):
 def position_error(state, b, deviation, pair):
     """Return the errors (x, y) of a target's position in scene b, two independent normal numbers."""
     return two_normals(deviation, noise_key(state, b), pair)
+
+
+@inlined
+def heading_error(state, b, deviation, i):
+    """Return the error of the observed heading of sensor i of scene b, a normal number."""
+    key = _key_at(state, b, _HEADINGS, state.stream[DRAWS, b], state.scene[TIME, b])
+    return two_normals(deviation, key, np.uint64(i))[0]
 
 
 @inlined

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.observation import DEFAULT_FEATURES, DetectionObserver, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
@@ -82,7 +82,8 @@ class Task:
     Attributes:
         spec: the declaration of the task.
         observation_space, action_space: spaces of one scene. An action is by default turns of all sensors, with zooming
-            lenses then their zooms, on rails then their moves; in some tasks an assignment, ``MultiBinary(n * m)``.
+            lenses then their zooms, on rails then their moves, or their rates, ``Box(-1, 1, (n,))``; in some tasks an
+            assignment, ``MultiBinary(n * m)``.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises ``ValueError`` or ``TypeError`` for an option out of its range.
@@ -110,7 +111,8 @@ class Task:
         self.scenario = self.simulator.scenario
         near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
         if self.features is None:
-            self.features = DEFAULT_FEATURES if self.scenario.identities else DetectionObserver
+            own = FEATURE_SETS["motors"] if self.scenario.turn_rates else DEFAULT_FEATURES
+            self.features = own if self.scenario.identities else DetectionObserver
         if self.features == DetectionObserver.features:
             self.features = DetectionObserver
         if not callable(self.features):
@@ -121,8 +123,7 @@ class Task:
         else:
             self.observer = self.features(self.scenario)
         self.observation_space = self.observer.space
-        turns = [3] * self.scenario.num_sensors * len(self.scenario.decisions)
-        self.action_space: spaces.MultiDiscrete | spaces.MultiBinary = spaces.MultiDiscrete(turns)
+        self.action_space: spaces.Space = turning_space(self.scenario, self.scenario.num_sensors)
         self.assigned: np.ndarray | None = None
 
     def reset(self, *, seed: Any = None, mask: np.ndarray | None = None, options: Any = None) -> None:
@@ -184,7 +185,7 @@ class Task:
     @property
     def turning(self) -> bool:
         """True if an action turns the sensors, False if it assigns targets to them."""
-        return isinstance(self.action_space, spaces.MultiDiscrete)
+        return not isinstance(self.action_space, spaces.MultiBinary)
 
     @property
     def sensor_action_space(self) -> spaces.Space:
@@ -196,12 +197,18 @@ class Task:
         return (actions.swapaxes(1, 2) if self.turning else actions).reshape(len(actions), -1)
 
     def checked(self, action: Any) -> np.ndarray:
-        """Return the batch's action as int64; raise an error that names the problem if it is not valid."""
+        """Return the batch's action as int64, or rates as float64; raise an error that names what is not valid."""
         highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if self.turning else (1, "0 or 1")
         array = action if isinstance(action, np.ndarray) else as_array("action", action)
-        shape = (self.num_envs, *self.action_space.shape)
+        shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
         if array.shape != shape:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")
+        if isinstance(self.action_space, spaces.Box):
+            if array.dtype.kind != "f":
+                raise TypeError(f"action is {array.dtype}; it must be floating-point rates from -1 to 1, left over 0")
+            if not (fits := np.abs(array) <= 1.0).all():
+                raise ValueError(f"action holds {array[~fits].flat[0]}; it must be rates from -1 to 1, left over 0")
+            return array.astype(np.float64)
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
         whole = np.require(array, np.int64, ["C", "W"])  # one compiled kernel for all
@@ -211,10 +218,16 @@ class Task:
         return whole
 
 
-def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscrete:
-    """Return the action space of one turning sensor: a turn, with zooming lenses a zoom, on rails a move."""
-    decisions = len(scenario.decisions)
-    return spaces.MultiDiscrete([3] * decisions) if decisions > 1 else spaces.Discrete(3)
+def turning_space(scenario: Scenario, sensors: int) -> spaces.MultiDiscrete | spaces.Box:
+    """Return the action space of some turning sensors: turns, with zooming lenses zooms, on rails moves; or rates."""
+    if scenario.action == "rate":
+        return spaces.Box(-1.0, 1.0, (sensors,), np.float32)
+    return spaces.MultiDiscrete([3] * sensors * len(scenario.decisions))
+
+
+def own_turning_space(scenario: Scenario) -> spaces.Space:
+    """Return the action space of one turning sensor, see :func:`turning_space`; a turn alone is ``Discrete(3)``."""
+    return spaces.Discrete(3) if scenario.decisions == ("turn",) == (scenario.action,) else turning_space(scenario, 1)
 
 
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:

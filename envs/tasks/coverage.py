@@ -32,6 +32,16 @@ class CoverageTask(Task):
     Range^2 x field of view stays constant. A sensor circles on a closed rail and stops at the ends of an open one.
     Moves and zooms cost nothing.
 
+    ## Motors
+
+    With `turn_rates` of the scenario, a turn commands a rate of the sensor's motor: ``turn_angle / time_step``, or the
+    highest rate if that is lower; 0 commands a stop. With ``action: rate`` the action is ``Box(-1, 1, (n,))``, float32:
+    shares of the highest rate, left over 0. A command takes effect after `command_delay` sub-steps. One within the
+    `dead_zone` counts as 0, others are limited to [lowest, highest]. The rate approaches the command by
+    `acceleration`. A motor stops at a pan limit; a failed sensor stops at once, and commands due meanwhile are lost.
+    Turned is a sensor whose heading has changed. `heading_noise` affects all features that depend on the heading, with
+    an error for every sensor and sub-step. The features include `rate` and `pending_turn`.
+
     ## Observation: ``Dict``
 
     | key | space | meaning |
@@ -110,7 +120,8 @@ class CoverageTask(Task):
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
-        self.simulator.advance(self.checked(action), self.simulator.chosen(mask))
+        chosen = self.simulator.chosen(mask)
+        self.simulator.advance(self.simulator.turns(self.checked(action), chosen), chosen)
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
 
 

@@ -20,9 +20,10 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
     An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; with
-    zooming lenses or rails a turn, zoom and move, ``MultiDiscrete([3, 3])``; in a task of assignments, its targets,
-    ``MultiBinary(m)``. Its reward is that of the sensor if the task has one, else that of the scene. All agents live
-    until the episode is truncated. The mask of a sensor that is not part of the episode is 0.
+    zooming lenses or rails a turn, zoom and move, ``MultiDiscrete([3, 3])``; with ``action: rate`` of the scenario a
+    rate, ``Box(-1, 1, (1,))``; in a task of assignments, its targets, ``MultiBinary(m)``. Its reward is that of the
+    sensor if the task has one, else that of the scene. All agents live until the episode is truncated. The mask of a
+    sensor that is not part of the episode is 0.
 
     ``reset(options=...)`` accepts the options of the gymnasium environments and, by PettingZoo's convention, ignores
     others.
@@ -48,7 +49,7 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> spaces.Space:
-        """Return the agent's ``Discrete(3)``, ``MultiDiscrete([3, 3])`` or ``MultiBinary(m)``."""
+        """Return the agent's ``Discrete(3)``, ``MultiDiscrete([3, 3])``, ``Box(-1, 1, (1,))`` or ``MultiBinary(m)``."""
         return self._spaces[agent][1]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:

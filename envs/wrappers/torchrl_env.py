@@ -28,6 +28,8 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     | `reward` | (B, 1) float32 | the task's reward |
     | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |
 
+    With ``action: rate`` of the scenario the action is rates (B, n), float32.
+
     A reset with the mask ``_reset`` (B, 1) starts new episodes in some of the scenes, for TorchRL's collectors and
     ``rollout(break_when_any_done=False)``. After ``set_seed(seed)`` the next whole reset gives scene i the seed
     ``seed + i``, and it equals the single environment with that seed. The simulator runs on the CPU; tensors are moved
@@ -45,14 +47,15 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
         scenes = made.num_envs
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
-        shape = torch.Size([scenes, *made.action_space.shape])
+        space, shape = made.action_space, torch.Size([scenes, *made.action_space.shape])  # type: ignore[misc]
+        chosen = Categorical(3, shape) if made.turning else Binary(shape=shape, dtype=torch.int64)
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
         specs = {
             "observation_spec": Composite(
                 {key: _spec(space, scenes) for key, space in made.observation_space.items()} | {"coverage": number},
                 shape=(scenes,),
             ),
-            "action_spec": Categorical(3, shape) if made.turning else Binary(shape=shape, dtype=torch.int64),
+            "action_spec": _spec(space, scenes) if isinstance(space, spaces.Box) else chosen,
             "reward_spec": number,
             "full_done_spec": Composite(done=yes_or_no, terminated=yes_or_no, truncated=yes_or_no, shape=(scenes,)),
         }

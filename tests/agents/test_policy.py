@@ -5,10 +5,11 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
-from hitmac.agents.policy import Memoryless, PerSensor, padded_actions, started
+from hitmac.agents.policy import Memoryless, PerSensor, padded_actions, rates_of, started
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
+from tests.envs.scenes import BY_RATE, MOTORS
 
 HIT_MAC = load_scenario("hit-mac")
 LEVELS = {**COORDINATORS, **{f"executor {name}": kind for name, kind in EXECUTORS.items()}}
@@ -98,3 +99,25 @@ def test_a_memoryless_agent_decides_as_if_only_what_is_seen_were_present(name):
         differ |= (actions != agent.policy.predict(shown | {"pairs": seen["pairs"]}, start)[0]).any()
         task.step(actions)
     assert differ
+
+
+def test_turns_become_rates():
+    slow = MOTORS.replace(turn_angle=(1.3, 5, 90, 2.6), time_step=0.13)  # 10, 38, 692 and 20 degrees per second
+    turns = np.array([[1, 2, 1, 0], [2, 0, 2, 1]])
+    np.testing.assert_allclose(rates_of(turns, slow), [[10, -5 / 0.13, 45, 0], [-10, 0, -45, 20]])
+    np.testing.assert_allclose(rates_of(turns, load_scenario("hit-mac"))[0], [5 / 0.13, -5 / 0.13, 5 / 0.13, 0])
+    np.testing.assert_allclose(rates_of(np.array([0.5, -1, 0, 0]), slow), [22.5, -45, 0, 0])
+
+
+@pytest.mark.parametrize("name", ["greedy", "assign-all", "memoryless:nearest"])
+def test_agents_that_turn_play_at_rates(name):
+    by_turns, by_rates = (load_agent(name, scenario) for scenario in (BY_RATE.with_turns(), BY_RATE))
+    tasks = [CoverageTask(one, 2, 5, features=by_turns.features) for one in (BY_RATE.with_turns(), BY_RATE)]
+    states = [started(agent.policy, [5, 6]) for agent in (by_turns, by_rates)]
+    for _ in range(8):
+        for k, agent in enumerate((by_turns, by_rates)):
+            actions, states[k] = agent.policy.predict(tasks[k].observe(), states[k])
+            tasks[k].step(actions)
+    now, then = (task.simulator.state for task in tasks)
+    np.testing.assert_allclose(now.heading, then.heading, atol=1e-9)
+    assert now.rate.any()

@@ -9,6 +9,11 @@ UNNAMED = Scenario(
     name="unnamed", identities=False, knowledge="shared", position_noise=(20, 5), missed_detections=(0.1, 0.4),
     false_detections=0.3,
 )  # fmt: skip
+MOTORS = Scenario(
+    name="motors", turn_rates=(5, 45), acceleration=200, command_delay=3, dead_zone=2, pan_limits=[(-150, 150)],
+    failure_rate=0.05, recovery_rate=0.5,
+)  # fmt: skip
+BY_RATE = MOTORS.replace(name="by rate", action="rate", heading_noise=3)
 RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 
 

@@ -14,7 +14,7 @@ import hitmac
 from hitmac.envs import FEATURES, Memory, Scenario, Simulator, observe
 from hitmac.envs import deployment as measured
 from hitmac.envs.observation import DetectionObserver, Observer
-from tests.envs.scenes import scenarios
+from tests.envs.scenes import MOTORS, scenarios
 
 ALL = tuple(FEATURES)
 ONE = {"arena": 10, "sensing_range": 5, "field_of_view": 90, "distance_scale": 20, "max_speed": 2, "time_step": 0.5}
@@ -39,10 +39,17 @@ def check(scenario, steps, seed, **nearness):
         "target_before": position - velocity * scenario.time_step,
         "field_of_view": state.field_of_view,
         "along": state.along,
+        "rate": state.rate,
     }
+    delay = scenario.command_delay
+    if delay:  # the last commands, oldest first
+        slots = (state.time[:, None] + 1 + np.arange(delay)) % (delay + 1)
+        extra["commands"] = np.take_along_axis(simulator.get_state()["commands"], slots[..., None], 1)
+    arguments |= extra
     shown = DetectionObserver(scenario).observe(simulator)["sensors"]
-    sensors = [arguments[name] for name in ("sensor_position", "heading", "field_of_view", "along")]
-    rows = measured.sensor_rows(scenario, *sensors[:2], field_of_view=sensors[2], along=sensors[3])
+    sensors = [arguments[name] for name in ("sensor_position", "heading", "field_of_view", "along", "rate")]
+    moving = {"rate": sensors[4], "commands": extra.get("commands")}
+    rows = measured.sensor_rows(scenario, *sensors[:2], field_of_view=sensors[2], along=sensors[3], **moving)
     np.testing.assert_allclose(rows, shown, rtol=1e-6, atol=1e-6)
     for b in range(4):  # each has obstacles of its own
         site = vars(scenario) | {"discs": state.disc[b]}
@@ -66,6 +73,12 @@ def test_it_is_the_observer_in_any_scenario(scenario, knowledge, seed):
     check(scenario, seed % 20, seed)
     near = {"nearest": 1 + seed % 6, "neighbours": 2 + seed % 3}
     check(scenario, 8, seed, **near, radius=0.3 * scenario.distance_scale if seed % 2 else None)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 9])
+def test_it_is_the_observer_of_motors(steps):
+    check(MOTORS, steps, 3)
+    check(MOTORS.replace(acceleration=0, command_delay=2), steps, 4)
 
 
 def test_the_memory_is_the_knowledge_that_all_sensors_share():
@@ -196,6 +209,7 @@ MANY = {"sensor_position": [[(0, 0), (1, 1)]] * 2, "heading": [[0, 0]] * 3}
         ({"distance_scale": 1}, "distance", NEAR, "the list of neighbours needs the site's sensing_range"),
         (ONE, "distance", MANY, r"broadcast: sensor_position \(2,\), target_position \(\), heading \(3,\)"),
         (ONE, "distance", {"heading": [0]}, "heading has shape"),
+        (ONE | {"command_delay": 2}, "distance", {"commands": [(0, 0)]}, r"commands has shape \(1, 2\); .* 2, 2"),
         (ONE, "age", {"age": [-1]}, "age is -1.0; it must be 0 or more"),
         (ONE, "distance", {"field_of_view": [0, 9]}, "field_of_view is 0.0; it must be over 0, at most 360"),
         (ONE, "distance", {"nearest": 0}, "nearest is 0; it must be a whole number, 1 or more"),

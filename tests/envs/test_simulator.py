@@ -15,6 +15,7 @@ from hitmac.envs.kernels import physics
 from hitmac.envs.observation import Observer
 from tests.envs.kernels.test_knowledge import HARD
 from tests.envs.kernels.test_rails import SITE
+from tests.envs.scenes import MOTORS
 
 
 def states_equal(one, other, scenes=slice(None)):
@@ -28,8 +29,9 @@ def states_equal(one, other, scenes=slice(None)):
         load_scenario("football-6").replace(failure_rate=0.05, recovery_rate=0.5),  # rails
         SITE.replace(sensor_headings=()),  # pan limits
         HARD.replace(knowledge="neighbours"),
+        MOTORS,
     ],
-    ids=["hit-mac", "rails", "pan limits", "knowledge"],
+    ids=["hit-mac", "rails", "pan limits", "knowledge", "motors"],
 )
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     """Bit for bit, on any number of threads, with resets of some scenes."""

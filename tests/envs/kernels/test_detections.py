@@ -10,7 +10,7 @@ from scipy import stats
 
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.observation import DetectionObserver
-from tests.envs.scenes import scenarios
+from tests.envs.scenes import MOTORS, scenarios
 
 ONE = Scenario(
     num_sensors=1, num_targets=3, placement="fixed", sensor_positions=[(0, 0)], sensor_headings=[0], walk="still",
@@ -70,6 +70,14 @@ def test_the_sensors_are_shown():
     simulator = Simulator(railed, 1, 0)
     simulator.place(along=[50])
     assert DetectionObserver(railed).observe(simulator)["sensors"][0, 0, [0, 6]].tolist() == [-50, 0.25]
+    unnamed = MOTORS.replace(identities=False, failure_rate=0)
+    simulator, observer = Simulator(unnamed, 1, 0), DetectionObserver(unnamed)
+    for _ in range(5):
+        simulator.step(np.ones((1, 4), np.int64))
+    shown, state = observer.observe(simulator)["sensors"], simulator.state
+    np.testing.assert_allclose(shown[..., 7:], np.stack((state.rate, state.pending_turn), -1), rtol=1e-6)
+    assert state.rate.any()
+    assert observer.space["sensors"].contains(shown[0])
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.tasks import TASKS, CoordinatorTask
 from tests.envs.scenes import scenarios
 
@@ -214,6 +214,31 @@ def test_positions_are_observed_with_noise():
     later = offsets(observer.observe(simulator)["pairs"]) - offsets(clear.observe(simulator)["pairs"])
     # In directions that have turned by no more than rounding errors the new errors are independent of the old.
     assert abs(np.corrcoef(errors[..., 0].ravel(), later[..., 0].ravel())[0, 1]) < 0.02
+
+
+def test_headings_are_observed_with_noise():
+    noisy = Scenario(heading_noise=4, walk="still")
+    observer = Observer(noisy, ("heading_sin", "heading_cos", "bearing_sin", "bearing_cos"))
+    simulator = Simulator(noisy, 2000, 0)
+    one = observer.observe(simulator)["pairs"].astype(np.float64)
+    np.testing.assert_array_equal(one, observer.observe(simulator)["pairs"])  # looking twice shows the same
+    c, s = np.moveaxis(simulator.state.direction, -1, 0)
+    sin, cos = np.moveaxis(one[:, :, 0, :2], -1, 0)
+    errors = np.degrees(np.arctan2(c * sin - s * cos, c * cos + s * sin))
+    assert abs(errors.mean()) < 0.2
+    assert errors.std() == pytest.approx(4, rel=0.03)
+    assert np.abs(np.corrcoef(errors.T) - np.eye(4)).max() < 0.1  # of the sensors
+    line = np.arctan2(one[..., 2], one[..., 3]) + np.arctan2(one[..., 0], one[..., 1])  # of sight: without errors
+    offset = simulator.state.target_position[:, None] - simulator.state.sensor_position[:, :, None]
+    off = line - np.arctan2(offset[..., 1], offset[..., 0])
+    np.testing.assert_allclose(np.cos(off), 1, atol=1e-9)
+    single = Simulator(noisy, 1, 7)
+    np.testing.assert_array_equal(observer.observe(single)["pairs"][0], one[7])
+    simulator.step(stay(simulator))
+    later = observer.observe(simulator)["pairs"][:, :, 0, 0]
+    assert abs(np.corrcoef(errors.ravel(), (later - s).ravel())[0, 1]) < 0.9
+    rows = DetectionObserver(noisy.replace(identities=False)).observe(Simulator(noisy, 2000, 0))["sensors"]
+    np.testing.assert_array_equal(rows[..., 2:4], np.float32(one[:, :, 0, :2]))
 
 
 def test_missed_detections():

@@ -8,6 +8,7 @@ from hitmac.envs.tasks import CoverageTask
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0)
 STAY = np.zeros((1, 1), np.int64)
+STAYS, LEFT = 0, 1
 
 
 def test_turning():
@@ -20,6 +21,69 @@ def test_turning():
     radians = np.radians(state.heading)
     np.testing.assert_allclose(state.direction, np.stack([np.cos(radians), np.sin(radians)], -1), atol=1e-13)
     assert (state.turned.item(), simulator.rotation.item()) == (2, 2 / 3)
+
+
+MOTOR = ONE.replace(time_step=0.1, turn_rates=40, acceleration=100, command_delay=2, pan_limits=[(-150, 150)])
+
+
+def driven(scenario, actions):
+    """Return heading, rate, pending turn and number of turned sensors after each action of a sensor that faces 0."""
+    simulator, names = Simulator(scenario, 1, 0), ("heading", "rate", "pending_turn", "turned")
+    simulator.place(heading=[0])
+    for action in actions:
+        simulator.step(np.array([[action]]))
+        yield tuple(getattr(simulator.state, name).item() for name in names)
+
+
+def test_a_motor_speeds_up_and_slows_down_after_the_delay_of_commands():
+    """The rate changes by 10 degrees per second in 0.1 s, the heading by the area under it."""
+    headings = [0, 0, 0.5, 2, 4.5, 7.875, 10.875, 12.875, 13.875, 14, 14, 14]
+    rates = [0, 0, 10, 20, 30, 35, 25, 15, 5, 0, 0, 0]
+    ends = [1, 4, 9, *[14] * 9]  # of the motion, without further commands
+    turned = [0, 0, *[1] * 8, 0, 0]
+    expected = np.stack((headings, rates, np.subtract(ends, headings), turned), 1)
+    found = [*driven(MOTOR.replace(turn_rates=35), [LEFT] * 4 + [STAYS] * 8)]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("share", "rate"), [(1, 40), (0.5, 20), (-0.5, -20), (0.1, 10), (-0.051, -10), (0.05, 0), (0, 0)]
+)
+def test_rates_are_limited_and_ignored_in_the_dead_zone(share, rate):
+    motor = MOTOR.replace(turn_rates=(10, 40), acceleration=0, command_delay=0, dead_zone=2)
+    for k, (heading, *now) in enumerate(driven(motor, [float(share)] * 2), 1):
+        assert (heading, *now) == pytest.approx((0.1 * k * rate, rate, 0, int(rate != 0)))
+
+
+def test_a_motor_stops_at_a_limit_and_when_it_fails():
+    limited = MOTOR.replace(pan_limits=[(-3, 6)], command_delay=0)
+    found = [*driven(limited, [LEFT] * 5 + [2] * 9)]
+    assert [one[0] for one in found[:5]] == pytest.approx([0.5, 2, 4.5, 6, 6])
+    assert [one[1:] for one in found[3:5]] == [(0, 0, 1), (0, 0, 0)]
+    assert found[-1] == (-3, 0, 0, 0)
+    failing = MOTOR.replace(failure_rate=1, recovery_rate=1, command_delay=1)
+    headings, rates, _, turned = zip(*driven(failing, [LEFT] + [STAYS] * 3 + [LEFT] * 4), strict=True)
+    assert rates == (0, 10, 0, 0, 0, 10, 0, 10)  # of commands of the sub-step before, while it works
+    assert headings[-1] == pytest.approx(1.5)
+    assert turned == (0, 1, 0, 0, 0, 1, 0, 1)
+
+
+@pytest.mark.parametrize("rate", [5 / 0.13, 1000])
+def test_a_motor_that_needs_no_time_turns_at_once(rate):
+    plain = Scenario(failure_rate=0.1, recovery_rate=0.5)
+    fast = plain.replace(turn_rates=rate, pan_limits=[(-180, 180)])
+    rng = np.random.default_rng(1)
+    simulators = [Simulator(scenario, 20, 0) for scenario in (plain, fast, fast)]
+    for _ in range(60):
+        action = rng.integers(0, 3, (20, 4))
+        shares = np.array([0, 5 / 0.13 / rate, -5 / 0.13 / rate])[action]
+        for simulator, one in zip(simulators, (action, action, shares), strict=True):
+            simulator.step(one)
+        first, *others = (simulator.get_state() for simulator in simulators)
+        for other in others:
+            for name in ("heading", "direction", "visible", "turned", "target_position"):
+                np.testing.assert_allclose(other[name], first[name], atol=1e-9, err_msg=name)
+            assert not other["pending_turn"].any()
 
 
 def walker(scenario, scenes=1, **state):

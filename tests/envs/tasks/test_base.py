@@ -26,6 +26,7 @@ from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
+from tests.envs.scenes import BY_RATE
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -160,10 +161,13 @@ def test_actions_of_single_sensors_are_the_columns_of_the_scenes(scenes, sensors
         (np.array([[0, np.nan, 1, 1]]), TypeError, r"action is float64 \(.* first\); it must be whole numbers"),
         ([["left"] * 4], TypeError, "action is <U4"),
         ([[0], [1, 2]], ValueError, "with rows of the same length"),
+        (np.array([[0, -1, 1, 1.5]]), ValueError, "action holds 1.5; it must be rates from -1 to 1, left over 0"),
+        (np.array([[0, -1, 1, np.nan]]), ValueError, "action holds nan; it must be rates"),
+        (np.zeros((1, 4), np.int64), TypeError, "action is int64; it must be floating-point rates from -1 to 1"),
     ],
 )
 def test_wrong_actions_move_nothing(action, error, says):
-    task = CoverageTask("hit-mac", 1, 0)
+    task = CoverageTask(BY_RATE if "rates" in says else "hit-mac", 1, 0)
     before = task.simulator.get_state()
     with pytest.raises(error, match=says):
         task.step(action)

@@ -38,6 +38,12 @@ def test_rewards_by_hand():
     assert failed.step([[1]]) == failed.rewards.item() == 0
 
 
+def test_a_sensor_pays_for_turning_as_long_as_its_motor_turns():
+    motor = ONE.replace(turn_rates=45, command_delay=1, pan_limits=[(-150, 150)])
+    task = placed(ExecutorTask(motor, turn_cost=0.5), 0, [(-500, 0), (-500, 1)])
+    assert [task.step([[action]]) for action in (1, 0, 0)] == [-1, -1.5, -1]
+
+
 def test_goals_are_the_targets_in_range_at_every_tenth_step():
     task = placed(ExecutorTask(ONE), 0, [(500, 0), (900, 0)])
     for _ in range(9):

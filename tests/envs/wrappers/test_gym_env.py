@@ -7,13 +7,13 @@ from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
-from tests.envs.scenes import UNNAMED
+from tests.envs.scenes import BY_RATE, UNNAMED
 
 ID = "dsn/Coverage-v0"
 CASES = [
     (ID, tuple(FEATURES), "obstacles"), (ID, PAPER_FEATURES, "basketball-4"), (ID, DEFAULT_FEATURES, "random"),
     ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
-    (ID, None, UNNAMED),
+    (ID, None, UNNAMED), (ID, None, BY_RATE),
 ]  # fmt: skip
 
 

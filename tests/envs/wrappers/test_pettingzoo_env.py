@@ -7,10 +7,11 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from hitmac import envs
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-from tests.envs.scenes import UNNAMED
+from tests.envs.scenes import BY_RATE, UNNAMED
 
 CASES = [(task, None) for task in envs.TASKS]
 CASES += [("Coverage", "obstacles"), ("Coverage", "random"), ("Coverage", "basketball-4"), ("Coverage", UNNAMED)]
+CASES += [("Coverage", BY_RATE)]
 
 
 @pytest.mark.parametrize(("task", "scenario"), CASES)
@@ -30,7 +31,8 @@ def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
             np.testing.assert_array_equal([shown[agent][key] for agent in apart.agents], whole[key])
             np.testing.assert_array_equal(lines[key].reshape(whole[key].shape), whole[key])
         assert all(apart.observation_space(agent).contains(shown[agent]) for agent in apart.agents)
-        own = np.stack([rng.integers(0, 2, apart.action_space(agent).shape) for agent in apart.agents])
+        spaces = [apart.action_space(agent) for agent in apart.agents]
+        own = np.stack([rng.integers(0, 2, space.shape).astype(space.dtype) for space in spaces])
         action = own.reshape(n, -1).T.ravel() if apart.task.turning else own.ravel()
         whole, reward, _, _, info = joint.step(action)
         shown, rewards, _, _, infos = apart.step(dict(zip(apart.agents, own, strict=True)))

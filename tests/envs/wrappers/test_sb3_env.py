@@ -5,8 +5,10 @@ import copy
 import gymnasium
 import numpy as np
 import pytest
+from stable_baselines3 import SAC
 
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.envs.scenes import BY_RATE
 
 
 def test_scenes_are_those_of_the_vector_environment():
@@ -64,6 +66,19 @@ def test_staggered_scenes_end_one_after_another():
         lengths += [info["episode"]["l"] for info in infos if "episode" in info]
     assert ends == [[], [3], [], [2], [], [1], [], [0]] * 2
     assert lengths == [2, 4, 6, 8, 8, 8, 8, 8]
+
+
+def test_sac_learns_rates():
+    venv = DirectionalSensorVecEnv("Coverage", 2, BY_RATE, 0, max_episode_steps=5)
+    small = {"learning_starts": 4, "batch_size": 4, "buffer_size": 20, "policy_kwargs": {"net_arch": [4]}}
+    model = SAC("MultiInputPolicy", venv, **small)
+    before = [parameter.clone() for parameter in model.actor.parameters()]
+    model.learn(20)
+    assert any((one != other).any() for one, other in zip(before, model.actor.parameters(), strict=True))
+    rates = model.predict(venv.reset())[0]
+    assert (rates.shape, rates.dtype) == ((2, 4), np.float32)
+    venv.step(np.ones((2, 4), np.float32))
+    assert (venv.task.simulator.get_state()["commands"][:, 0] == 45).all()
 
 
 def test_the_other_calls_of_a_vec_env():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hitmac import envs
-from tests.envs.scenes import UNNAMED
+from tests.envs.scenes import BY_RATE, UNNAMED
 
 torchrl_utils = pytest.importorskip("torchrl.envs.utils")
 
@@ -18,7 +18,10 @@ def make():
     return DirectionalSensorTorchRLEnv
 
 
-@pytest.mark.parametrize(("task", "scenario"), [*((task, None) for task in envs.TASKS), ("Coverage", UNNAMED)])
+CASES = [*((task, None) for task in envs.TASKS), ("Coverage", UNNAMED), ("Coverage", BY_RATE)]
+
+
+@pytest.mark.parametrize(("task", "scenario"), CASES)
 def test_it_is_the_vector_environment(make, task, scenario):
     """Equal observations, rewards and ends over three episodes; scene 1 starts its second one early."""
     scenes = make(task, 3, scenario, max_episode_steps=5)
@@ -32,7 +35,7 @@ def test_it_is_the_vector_environment(make, task, scenario):
     for step in range(12):
         for key in seen:
             np.testing.assert_array_equal(now[key], seen[key])
-        action = rng.integers(0, 2, (3, *vector.single_action_space.shape))
+        action = rng.integers(0, 2, (3, *vector.single_action_space.shape)).astype(vector.single_action_space.dtype)
         after = scenes.step(now.set("action", torch.as_tensor(action)))["next"]
         seen, reward, _, ended, info = vector.step(action)
         np.testing.assert_allclose(after["reward"][:, 0], reward, rtol=1e-6)
