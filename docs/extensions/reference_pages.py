@@ -75,7 +75,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.evaluate.tracking": ("gospa", "identity_switches", "Gospa"),
         "hitmac.agents.command_line": ("provenance",),
         "hitmac.agents.registry": ("import_policy",),
-        "hitmac.agents.tracking": ("ParticleTracker", "KalmanTracker", "Tracks", "DetectionFeed"),
+        "hitmac.agents.tracking": ("ParticleTracker", "Tracks", "DetectionFeed"),
         "hitmac.agents.tracking.features": ("BELIEFS", "BeliefFeatures", "TrackFeatures"),
         "hitmac.agents.tracking.particles": ("MODELS", "Belief"),
         "hitmac.agents.tracking.beliefs": ("Beliefs", "BeliefState", "Scene"),
