@@ -13,6 +13,7 @@ COMMANDS = {
     "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
     "attention": ("hitmac.agents.attention", "draw the attention of a learned policy"),
     "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
+    "run": ("hitmac.agents.run.command", "turn real cameras: from detections to orders"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
     "site": ("hitmac.agents.site.command", "make a site from a plan, cameras and recordings; check it"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),

@@ -1,0 +1,140 @@
+"""Command line ``hitmac run``: turn real cameras."""
+
+import contextlib
+import gc
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+
+from hitmac import __version__
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.evaluate.logs import FORMAT, VERSION
+from hitmac.agents.registry import named_agent
+from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
+from hitmac.agents.run.drivers import open_cameras
+from hitmac.agents.run.log import Faults, Log
+from hitmac.agents.run.loop import Loop
+from hitmac.envs.scenario import Scenario, load_scenario, portable, with_settings
+from hitmac.envs.validation import NotNegative, Range, convert, field_types
+
+PROGRAM = "hitmac run"
+SIMULATED = "simulated"
+LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency")
+"""Parts of a frame in each line of the log; `messages`, `paused` and `by_hand` where there are any."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras onvif.yaml."""
+
+    agent: str = "belief-planner-fast"
+    """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run. The name of the option
+    may be left out in first place."""
+    site: str = "site.yaml"
+    """Scenario of the site, with the placement fixed."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of the site, NAME=VALUE with the value in YAML, such as position_noise=0.3; can be repeated."""
+    detections: str = "-"
+    """Source of detections: -, the standard input; udp://HOST:PORT; a file that grows; mqtt://HOST[:PORT]/TOPIC, or
+    mqtts, with the variables HITMAC_MQTT_USER and HITMAC_MQTT_PASSWORD; simulated."""
+    cameras: str = SIMULATED
+    """Cameras: simulated, stdout, onvif or visca, or a YAML file with an entry for each."""
+    log: Path | None = None
+    """New file of the log, .jsonl. Left out: run-DATE-TIME.jsonl."""
+    log_detections: bool = False
+    """Also log the detections."""
+    port: Annotated[int | None, Range(0, 65535)] = None
+    """Port of the page of the run; 0: any free one. Left out: no page."""
+    host: str = "127.0.0.1"
+    """Address at which the page is served."""
+    minutes: NotNegative = 0.0
+    """Duration; 0: until Ctrl-C."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; Ctrl-C and SIGTERM end it with the status 0."""
+    options = parse(Options, PROGRAM, arguments, first="--agent")
+    with stop_on_bad_input(PROGRAM), contextlib.suppress(KeyboardInterrupt):
+        for name in ("port", "minutes"):
+            if getattr(options, name) is not None:
+                convert(f"--{name}", field_types(Options)[name], getattr(options, name))
+        run(options)
+
+
+def run(options: Options) -> None:
+    """Turn the cameras of a site until the time is over, or an exception is raised."""
+    scenario, assumed = running(with_settings(load_scenario(options.site), options.set))
+    agent = named_agent(options.agent, scenario)
+    names = list(getattr(scenario, "sensor_names", ()) or map(str, range(scenario.num_sensors)))
+    faults, inbox = Faults(), Inbox()
+    path = options.log or Path(time.strftime("run-%Y%m%d-%H%M%S.jsonl"))
+    header = {
+        FORMAT: VERSION, "version": __version__, "agent": agent.name, "start": round(time.time(), 3), "names": names,
+        "scenario": portable(scenario.replace(tracks=(), past_tracks=(), walk="still"), path.parent),
+    }  # fmt: skip
+    with contextlib.ExitStack() as stack:  # closed in reverse, the cameras first
+        log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
+        live = None
+        if options.port is not None:
+            from hitmac.agents.run.live import Live
+
+            live = Live(scenario, options.port, options.host, names=names)
+            stack.enter_context(contextlib.closing(live))
+        cameras = open_cameras(options.cameras, scenario, timeout=max(3.0 * scenario.time_step, 0.5))
+        stack.callback(cameras.close)
+        loop = Loop(agent, scenario, cameras, inbox, faults, names, hands=live)
+        say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
+        say("preparing the agent, the first time for minutes")
+        loop.warm_up()
+        gc.collect()
+        gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
+        source = options.detections
+        if source == SIMULATED:
+            opened = Source(simulated(scenario, lambda: np.array(cameras.headings)), inbox, faults)
+        else:
+            opened = open_source(source, inbox, faults)
+        stack.callback(opened.close)
+        say(f"running{f'; page: {live.address}' if live else ''}; Ctrl-C stops the cameras and ends")
+        end = time.monotonic() + 60.0 * (options.minutes or math.inf)
+        for frame in loop.steps():
+            for message in frame["messages"]:
+                say(message)
+            kept = [name for name in ("messages", "paused", "by_hand") if frame[name]]
+            kept += ["detections"] * options.log_detections
+            log.write({name: frame[name] for name in (*LOGGED, *kept)})
+            if live is not None:
+                live.publish(frame)
+            if time.monotonic() >= end:
+                break
+
+
+def running(scenario: Scenario) -> tuple[Scenario, str]:
+    """Return a scenario of real cameras, whose detections have no names and are shared, and what it assumes, in words.
+
+    Raises ValueError for a scenario whose cameras are not fixed, or zoom.
+    """
+    if scenario.placement != "fixed":
+        raise ValueError(f"placement is {scenario.placement}; real cameras need fixed, with sensor_positions")
+    if scenario.zoom:
+        raise ValueError(f"zoom is {list(scenario.zoom)}; the cameras only turn, leave it out")
+    changes: dict[str, Any] = {"identities": False, "knowledge": "shared"}
+    words = ""
+    if not (np.any(scenario.position_noise) or np.any(scenario.missed_detections) or scenario.false_detections):
+        noise = float(f"{0.02 * scenario.of_each_sensor('sensing_range').mean():.2g}")
+        assumed = {"position_noise": noise, "missed_detections": 0.1, "false_detections": 0.02}
+        words = ", assumed " + " ".join(f"{name}={value:g}" for name, value in assumed.items())
+        changes |= assumed
+    return scenario.replace(**changes), words
+
+
+def say(line: str) -> None:
+    """Write a line to the standard error, if someone reads it."""
+    with contextlib.suppress(OSError):
+        print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
