@@ -51,24 +51,25 @@ def read_log(path: str | Path) -> Run:
         n = scenario.num_sensors
         for number, line in enumerate(lines[1:], 2):  # noqa: B007
             frame = {"detections": []} | _mapping(line)
-            time = float(_numbers(frame, "time"))
-            if not time > last:
-                raise ValueError(f"time is {time}; it must be later than {last}, that of the line before")
-            last = time
+            now = float(_numbers(frame, "time"))
+            if not now > last:
+                raise ValueError(f"time is {now}; it must be later than {last}, that of the line before")
+            last = now
             frames.append(
                 [_numbers(frame, name, n) for name in ("heading", "view", "orders")]
                 + [_numbers(frame, name) for name in ("time", "covered", "latency")]
                 + [_numbers(frame, name, -1, size) for name, size in (("tracks", 7), ("detections", 3))]
             )
-            messages += [(time, str(text)) for text in frame.get("messages", ())]
+            messages += [(now, str(text)) for text in frame.get("messages", ())]
     except KeyError as error:
         raise ValueError(f"{path}, line {number}: {error.args[0]} is missing") from None
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
     if not frames:
         raise ValueError(f"{path} has no step")
-    *arrays, tracks, detections = zip(*frames, strict=True)
-    return Run(str(header["agent"]), scenario, *map(np.array, arrays), list(tracks), list(detections), messages)
+    heading, view, orders, time, covered, latency, *lists = zip(*frames, strict=True)
+    arrays = map(np.array, (heading, view, orders, time, covered, latency))
+    return Run(str(header["agent"]), scenario, *arrays, *map(list, lists), messages)  # type: ignore[call-arg, arg-type]
 
 
 def _mapping(line: bytes) -> dict[str, Any]:

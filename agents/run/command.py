@@ -19,6 +19,7 @@ from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.registry import named_agent
 from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
 from hitmac.agents.run.drivers import open_cameras
+from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, Log
 from hitmac.agents.run.loop import Loop
 from hitmac.envs.scenario import Scenario, load_scenario, portable, with_settings
@@ -83,8 +84,6 @@ def run(options: Options) -> None:
         log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
         live = None
         if options.port is not None:
-            from hitmac.agents.run.live import Live
-
             live = Live(scenario, options.port, options.host, names=names)
             stack.enter_context(contextlib.closing(live))
         cameras = open_cameras(options.cameras, scenario, timeout=max(3.0 * scenario.time_step, 0.5))
