@@ -101,7 +101,7 @@ class Live {
     byId("pause").addEventListener("click", () => this.pause());
     this.canvas.addEventListener("click", (event) => this.choose(this.scene.sensorAt(event.offsetX, event.offsetY, 0)));
     document.addEventListener("keydown", (event) => this.key(event));
-    document.addEventListener("keyup", (event) => event.key.startsWith("Arrow") && this.steer(this.chosen, STOP));
+    document.addEventListener("keyup", (event) => event.key.startsWith("Arrow") && this.stop());
     window.addEventListener("blur", () => this.stop());
     document.addEventListener("visibilitychange", () => this.stop());
     window.addEventListener("resize", () => this.resize());
@@ -155,16 +155,19 @@ class Live {
     });
     byId("pause").textContent = frame.paused ? "Resume" : "Pause";
     byId("pause").ariaPressed = frame.paused;
-    if (this.told !== frame.messages.length + JSON.stringify(frame.messages.at(-1))) this.tell(frame.messages);
+    this.tell(frame.messages);
     this.canvas.ariaLabel = `${frame.heading.length} cameras, ${frame.tracks.length} tracks`;
     this.late();
   }
 
-  // The latest message first.
+  // Add the messages after the last one told, the latest first; screen readers read only these.
   tell(messages) {
-    this.told = messages.length + JSON.stringify(messages.at(-1));
-    const lines = messages.map(([time, text]) => make("li", {}, make("time", { textContent: clock(time) }), text));
-    byId("messages").replaceChildren(...lines.reverse());
+    const told = messages.findLastIndex((message) => JSON.stringify(message) === this.told);
+    for (const [time, text] of messages.slice(told + 1)) {
+      byId("messages").prepend(make("li", {}, make("time", { textContent: clock(time) }), text));
+    }
+    while (byId("messages").children.length > messages.length) byId("messages").lastChild.remove();
+    this.told = JSON.stringify(messages.at(-1));
   }
 
   late() {
@@ -199,9 +202,9 @@ class Live {
   }
 
   steer(i, way) {
-    if (!this.hands.has(i) || (this.hands.get(i) === way && this.chosen === i)) return;
+    if (!this.hands.has(i) || this.hands.get(i) === way) return;
     this.hands.set(i, way);
-    if (this.chosen !== i) this.choose(i);
+    if (way !== STOP && this.chosen !== i) this.choose(i);
     this.send();
   }
 

@@ -241,6 +241,16 @@ def test_a_frame_appears(tab, live):
     shown(tab, live, f"{text.format('silent')} === ''", heading=[0.0] * 4)
 
 
+def test_messages_are_added_the_latest_first(tab, live):
+    lines = "[...document.querySelectorAll('#messages li')].map((one) => one.lastChild.textContent)"
+    for number in range(1, 53):
+        live.publish(frame(live, messages=[f"message {number}"]))
+        if number < 4:
+            shown(tab, live, f"{lines}.length === {number}")
+    shown(tab, live, f"{lines}[0] === 'message 52'")
+    assert tab.run(lines) == [f"message {number}" for number in range(52, 2, -1)]
+
+
 def test_tracks_and_detections_are_drawn_where_they_are(tab, live):
     """The picture without them differs along the ellipse's axes and at the cross, and nowhere else."""
     row = [300.0, -200.0, 150.0**2, 0.0, 50.0**2, 1.0, 0]  # half axes 300 and 100
@@ -282,6 +292,15 @@ def test_a_camera_by_hand_turns_while_a_key_is_pressed(tab, live):
     until(tab, lambda: live.by_hand == {2: 20.0})
     key(tab, "keyUp", "ArrowLeft")
     until(tab, lambda: live.by_hand == {2: 0.0})
+    tab.run(BUTTON.format(0, TAKE) + ".click()")
+    until(tab, lambda: live.by_hand == {2: 0.0, 0: 0.0})
+    tab.run("live.then((page) => page.choose(2))")
+    tab.run(BUTTON.format(0, TURN_LEFT) + ".focus()")  # of another camera than the chosen one
+    key(tab, "keyDown", "ArrowRight")
+    until(tab, lambda: live.by_hand == {2: -20.0, 0: 0.0})
+    key(tab, "keyUp", "ArrowRight")
+    until(tab, lambda: live.by_hand == {2: 0.0, 0: 0.0})
+    tab.run(BUTTON.format(0, GIVE_BACK) + ".click()")
     key(tab, "keyDown", "ArrowRight")
     until(tab, lambda: live.by_hand == {2: -20.0})
     tab.run("window.dispatchEvent(new Event('blur'))")
