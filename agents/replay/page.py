@@ -63,6 +63,7 @@ def world(scenario: Scenario) -> dict[str, Any]:
         "halfHeight": scenario.extent[1],
         "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
+        "zones": scenario.zones,
         "panLimits": pan * scenario.num_sensors if len(pan) == 1 else pan,  # None without limits
         "background": _picture(scenario.background) if scenario.background else "",
     }

@@ -39,9 +39,9 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of lists,
     and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible targets`` of
     each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are their numbers, of
-    lists of places and covariances. The resolution is 1/65535 of the arena's sides for positions and 1/254
-    for beliefs, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for ranges, 1/255
-    for shares of attention. Counts are exact.
+    lists of places and covariances. The resolution is 1/65535 of the arena's sides for positions and 1/254 for beliefs,
+    1/65534 for coverage, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for
+    ranges, 1/255 for shares of attention. Counts are exact.
     """
     episode = Episodes(agent, scenario, [seed])
     state = episode.task.simulator.state
@@ -74,12 +74,14 @@ def packed(values: Mapping[str, np.ndarray], scenario: Scenario) -> dict[str, An
 def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) -> dict[str, Any]:
     """Pack values over time (F, ...) as ``low + step * whole number``.
 
-    The whole numbers, of the type `dtype`, are a table of F rows (``frames``), or of one row if all are equal.
-    Their differences from row to row, modulo the range of the type, are compressed by gzip and encoded as base64.
+    The whole numbers, of the type `dtype`, are a table of F rows (``frames``), or of one row if all are equal; NaN is
+    the largest. Their differences from row to row, modulo the range of the type, are compressed by gzip and encoded as
+    base64.
     """
     limit = np.iinfo(dtype).max
     whole = np.rint((values.reshape(len(values), math.prod(values.shape[1:])) - low) / step)
-    whole = (np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit)).astype(dtype)
+    whole = np.where(np.isnan(whole), limit, np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit))
+    whole = whole.astype(dtype)
     if (whole == whole[0]).all():
         whole = whole[:1]
     packed = gzip.compress(np.diff(whole, axis=0, prepend=whole[:1] * 0).tobytes(), mtime=0)
@@ -97,7 +99,7 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
         return "<u2", low, max(high - low, 1e-9) / (2**16 - 1)
     if name in ("coverage", "track existence"):
-        return "<u2", 0.0, 1 / (2**16 - 1)
+        return "<u2", 0.0, 1 / (2**16 - 2)  # the largest is no coverage
     if name == "reach":
         return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
     if name.endswith(" targets") or name in ("turned", "age", "heading", "view", "detections", "tracks"):
@@ -122,6 +124,7 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         "target y": targets[:, 1],
         "present": state.present[0, :m],
         "covered": state.covered[0, :m] & state.present[0, :m],
+        "coverage": simulator.observed_coverage[:1],
     }
     visible = state.visible[0, :n, :m]
     frame |= {"visible targets": _lists(visible)} if is_large(episode.task.scenario) else {"visible": visible}

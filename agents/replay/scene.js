@@ -78,7 +78,7 @@ class Scene {
     if (world.picture) context.drawImage(world.picture, ...inside);
     context.fillStyle = context.strokeStyle = this.colour("zone");
     context.lineWidth = 1.5;
-    for (const zone of world.zones ?? []) {
+    for (const zone of world.zones) {
       this.path(zone.map(([x, y]) => this.place(x, y)), true);
       context.globalAlpha = 0.1;
       context.fill();
@@ -265,6 +265,8 @@ class Scene {
     const { context } = this;
     context.font = `600 ${Math.max(10, Math.min(13, 1.9 * this.unit))}px system-ui, sans-serif`;
     context.textAlign = "center";
+    const half = context.measureText(text).width / 2;
+    x = Math.max(half + 2, Math.min(this.width - half - 2, x)); // inside the picture
     context.lineWidth = 3;
     context.strokeStyle = this.colour("arena");
     context.strokeText(text, x, y);
@@ -374,7 +376,7 @@ function legend(world, episode) {
     ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
     ["stroke", "rail", "rail", world.rails.length],
-    ["stroke", "zone", "zone", world.zones?.length],
+    ["stroke", "zone", "zone", world.zones.length],
   ];
   const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
     const mark = make("i", { className: shape });

@@ -18,16 +18,10 @@ class Track {
   at(frame, index) {
     return this.low + this.step * this.whole(frame, index);
   }
-
-  // Number of columns that are not 0 at a frame.
-  count(frame) {
-    let total = 0;
-    for (let index = 0; index < this.width; index++) total += this.whole(frame, index) > 0;
-    return total;
-  }
 }
 
 const NO_TARGET = 65535; // empty place in a list
+const NO_COVERAGE = 65535; // no target is present
 const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
 
 // Base64, gzip, differences from row to row: see pack() in record.py.
@@ -44,11 +38,7 @@ async function unpackTrack(packed) {
 class Episode {
   constructor(recorded, tracks) {
     Object.assign(this, recorded, { tracks });
-    this.coverage = this.eachFrame((t) => {
-      if (tracks.coverage) return tracks.coverage.at(t, 0);
-      const present = tracks.present.count(t);
-      return present ? tracks.covered.count(t) / present : NaN;
-    });
+    this.coverage = this.eachFrame((t) => (tracks.coverage.whole(t, 0) === NO_COVERAGE ? NaN : tracks.coverage.at(t, 0)));
     this.empty = this.coverage.subarray(1).filter(isNaN).length / (this.frames - 1);
     this.rotation = this.eachFrame((t) => tracks.turned.whole(t, 0) / this.sensors);
     this.meanCoverage = meansSoFar(this.coverage);

@@ -113,7 +113,8 @@ def test_a_page_plays_the_evaluated_episodes(tab, show):
 
 
 def test_time_without_targets_does_not_count(tab, show):
-    scenario = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1)
+    zone = {"zones": [[(-1250, -1250), (1250, -1250), (-1250, 1250)]], "zone_values": [3]}
+    scenario = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1, **zone)
     found = evaluate("still", scenario, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)
     show(["still"], scenario, 5, SUB_STEPS)
     press(tab, "End")

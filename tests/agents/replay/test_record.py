@@ -43,6 +43,7 @@ def test_a_record_holds_the_episode(name, knowledge):
         assert np.abs(wrapped).max() < 0.006
         close("view", t, state.field_of_view, 0.006)
         close("reach", t, np.sqrt(state.range_squared), 1e-4 * np.sqrt(state.range_squared.max()))
+        close("coverage", t, episode.task.simulator.coverage, 1e-5)
         for track in ("working", "present", "covered", "visible", "turned"):
             close(track, t, getattr(state, track)[0], 0)
         if known is not None:
@@ -93,9 +94,10 @@ def test_a_record_without_identities_holds_detections_and_tracks():
 
 
 def test_a_record_of_a_log_needs_no_targets():
-    values = {"coverage": np.array([[0.25], [1.0]]), "tracks": np.zeros((2, 1)), "track x": np.zeros((2, 0))}
+    values = {"coverage": np.array([[0.25], [1.0], [np.nan]]), "tracks": np.zeros((3, 1)), "track x": np.zeros((3, 0))}
     tracks = {name: unpacked(track) for name, track in packed(values, load_scenario("hit-mac")).items()}
-    np.testing.assert_allclose(tracks["coverage"], values["coverage"], atol=1e-5)
+    np.testing.assert_allclose(tracks["coverage"][:2], values["coverage"][:2], atol=1e-5)
+    assert tracks["coverage"][2] > 1  # none
     assert tracks["track x"].shape == (1, 0)
 
 
