@@ -106,7 +106,8 @@ def make_site(options: Make) -> None:
         step, speed = proposed([read_tracks(path) for path in options.tracks])
         parameters |= {"time_step": step, "min_speed": 0.0, "max_speed": speed, "tracks": options.tracks}
     scenario = Scenario.from_dict({"name": options.to.stem, **parameters})
-    saved = {name: value for name, value in portable(scenario, options.to.parent).items() if name in parameters}
+    every = portable(scenario, options.to.parent)
+    saved = {name: value for name, value in every.items() if name in parameters and value != []}
     origin = "--origin {!r} {!r}".format(*frame.origin) + " --geographic" * frame.geographic
     write_text(options.to, f"# Recordings in the coordinates of {options.plan.name}: {origin}\n{dump_yaml(saved)}")
     width, height = scenario.extent

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers.expat import ExpatError
 
 import numpy as np
@@ -28,8 +28,13 @@ GEOMETRIES = {
 }
 """Geometries of each kind of feature."""
 
-CAMERA = {"heading": 0.0, "field_of_view": 90.0, "range": 20.0, "turn_angle": 5.0}
-"""Numbers of a camera and their defaults; with `pan_low` and `pan_high` the heading is by default their middle."""
+CAMERA = {
+    "heading": ("sensor_headings", 0.0),
+    "range": ("sensing_range", 20.0),
+    "field_of_view": ("field_of_view", 90.0),
+    "turn_angle": ("turn_angle", 5.0),
+}
+"""Parameter and default of the numbers of a camera; between `pan_low` and `pan_high` the heading is the middle."""
 
 _PLACES = 3  # decimals of metres
 
@@ -120,50 +125,57 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     Raises ``ValueError``, which names the file and the feature or the line.
     """
     with reading(path, "GeoJSON, a FeatureCollection"):
-        features = enumerate(json.loads(read_text(path))["features"], 1)
-    found = [_feature(f"{path}, feature {k}", feature) for k, feature in features]
-    rows = [(where, {**properties, "x": lines[0][0, 0], "y": lines[0][0, 1]})
-            for where, kind, lines, properties in found if kind == "camera"]  # fmt: skip
+        given = json.loads(read_text(path))["features"]
+    of: dict[str, list[Feature]] = {kind: [] for kind in GEOMETRIES}
+    for k, feature in enumerate(given, 1):
+        found = _feature(f"{path}, feature {k}", feature)
+        of[found.kind].append(found)
+    rows = [(one.where, {**one.properties, "x": one.lines[0][0, 0], "y": one.lines[0][0, 1]}) for one in of["camera"]]
     rows += read_table(cameras, ("x", "y")) if cameras else []
     if not rows:
         raise ValueError(f"{path} has no feature of the kind camera; give --cameras, a CSV file with a row for each")
     sensors = [_camera(where, k, row) for k, (where, row) in enumerate(rows)]
-    at = np.array([sensor["position"] for sensor in sensors])
-    points = np.concatenate([at, *(line for _, _, lines, _ in found for line in lines)])
+    positions = np.array([sensor["position"] for sensor in sensors])
+    points = np.concatenate([positions, *(line for kind in of.values() for one in kind for line in one.lines)])
     x, y = ((points.min(0) + points.max(0)) / 2).round(9).tolist()
     frame = Frame((x, y), not metres)
-    walls, odd = [np.zeros((0, 4))], []
-    for _, kind, lines, _ in found:
-        walls += [np.hstack((line[:-1], line[1:])) for line in map(frame.place, lines) if kind == "wall"]
-    whole = np.concatenate(walls)
-    whole = whole[(whole[:, :2] != whole[:, 2:]).any(1)]
-    for where, kind, lines, properties in found:
-        if kind == "door":
-            ends = frame.place(lines[0])[[0, -1]]
-            width = math.dist(*ends) or number(where, "width", properties.get("width", 1))
-            cut = without(whole, ends.mean(0), width)
-            odd += [f"{where}: the door is on no wall"] if cut is whole else []
-            whole = cut
+    lines = [frame.place(line) for one in of["wall"] for line in one.lines]
+    walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in lines)])
+    walls, odd = walls[(walls[:, :2] != walls[:, 2:]).any(1)], []
+    for door in of["door"]:
+        ends = frame.place(door.lines[0])[[0, -1]]
+        width = math.dist(*ends) or number(door.where, "width", door.properties.get("width", 1))
+        cut = without(walls, ends.mean(0), width)
+        odd += [f"{door.where}: the door is on no wall"] if cut is walls else []
+        walls = cut
     unused = {name for _, row in rows for name in row} - {"kind", "name", "x", "y", "pan_low", "pan_high", *CAMERA}
     odd += [f"cameras: {name} is not used{did_you_mean(name, CAMERA)}" for name in sorted(unused)]
-    columns = {"sensor_names": "name", "sensor_headings": "heading", "pan_limits": "pan", "sensing_range": "range"}
-    parameters: dict[str, Any] = {
+    parameters = {
         "num_sensors": len(sensors),
+        "sensor_names": [sensor["name"] for sensor in sensors],
         "arena": (np.abs(frame.place(points)).max(0) + margin).round(_PLACES).tolist(),
         "placement": "fixed",
-        "sensor_positions": frame.place(at).round(_PLACES).tolist(),
-        **{name: [sensor[column] for sensor in sensors] for name, column in columns.items()},
-        **{name: [sensor[name] for sensor in sensors] for name in ("field_of_view", "turn_angle")},
-        "walls": whole.round(_PLACES).tolist(),
+        "sensor_positions": frame.place(positions).round(_PLACES).tolist(),
+        "pan_limits": [sensor["pan"] for sensor in sensors],
+        **{parameter: [sensor[name] for sensor in sensors] for name, (parameter, _) in CAMERA.items()},
+        "walls": walls.round(_PLACES).tolist(),
+        "zones": [frame.place(zone.lines[0][:-1]).round(_PLACES).tolist() for zone in of["zone"]],
+        "zone_values": [number(zone.where, "value", zone.properties.get("value")) for zone in of["zone"]],
     }
-    if zones := [(where, lines[0], properties) for where, kind, lines, properties in found if kind == "zone"]:
-        parameters["zones"] = [frame.place(ring[:-1]).round(_PLACES).tolist() for _, ring, _ in zones]
-        parameters["zone_values"] = [number(where, "value", properties.get("value")) for where, _, properties in zones]
     return parameters, frame, odd
 
 
-def _feature(where: str, feature: Any) -> tuple[str, str, list[np.ndarray], dict[str, Any]]:
-    """Return the place in messages, the kind, the lines (k, 2) and the properties of a feature."""
+class Feature(NamedTuple):
+    """Feature of a plan."""
+
+    where: str  # in messages
+    kind: str
+    lines: list[np.ndarray]  # (k, 2) each
+    properties: dict[str, Any]
+
+
+def _feature(where: str, feature: Any) -> Feature:
+    """Return a feature of GeoJSON; raise ValueError, which names its place, for an invalid one."""
     with reading(where, "a feature of a plan"):
         properties, shape = feature["properties"] or {}, feature["geometry"]["type"]
         kind, lines = properties.get("kind"), feature["geometry"]["coordinates"]
@@ -175,7 +187,7 @@ def _feature(where: str, feature: Any) -> tuple[str, str, list[np.ndarray], dict
         places = [[[number(shape, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in lines]
         if not (places and all(places)):
             raise ValueError(f"its {shape} has no coordinates")
-        return where, kind, [np.array(line) for line in places], properties
+        return Feature(where, kind, [np.array(line) for line in places], properties)
 
 
 def _camera(where: str, k: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -184,8 +196,8 @@ def _camera(where: str, k: int, row: dict[str, Any]) -> dict[str, Any]:
     pan = [number(where, name, given[name]) for name in ("pan_low", "pan_high") if name in given]
     if len(pan) == 1:
         raise ValueError(f"{where}: it has one of pan_low and pan_high; give both or neither")
-    defaults = CAMERA | ({"heading": sum(pan) / 2} if pan else {})
-    found = {name: number(where, name, given.get(name, value)) for name, value in defaults.items()}
+    given = {"heading": sum(pan) / 2, **given} if pan else given
+    found = {name: number(where, name, given.get(name, default)) for name, (_, default) in CAMERA.items()}
     position = [number(where, name, row[name]) for name in ("x", "y")]
     return {"position": position, "name": str(given.get("name", k)), "pan": pan or [-180.0, 180.0], **found}
 

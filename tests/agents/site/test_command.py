@@ -45,6 +45,7 @@ def test_a_plan_and_a_recording_make_a_site_that_runs(site, tmp_path):
     assert printed[1].startswith("with.png: no camera can ever see ")
     assert printed[2] == "proposed: time_step: 0.12, max_speed: 1"
     saved = (tmp_path / "with.yaml").read_text()
+    assert "zones" not in saved
     assert saved.startswith("# Recordings in the coordinates of plan.geojson: --origin 10.0 5.0\nnum_sensors: 2\n")
     scenario = load_scenario("with.yaml")
     assert (scenario.name, scenario.time_step, scenario.max_speed, scenario.num_targets) == ("with", 0.12, 1.0, 2)

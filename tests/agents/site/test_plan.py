@@ -115,6 +115,16 @@ def test_cameras_are_features_and_rows_with_defaults(read):
     Scenario.from_dict(parameters)
 
 
+def test_zones_are_outer_rings_with_their_values(read):
+    hole = [[13, 1], [14, 1], [14, 2], [13, 1]]
+    zones = [feature("zone", "Polygon", [[[12, 0], [20, 0], [20, 6], [12, 0]], hole], value=2.5),
+             feature("zone", "Polygon", [[[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]], value="0")]  # fmt: skip
+    parameters, _, _ = read([WALL, *zones])
+    assert parameters["zones"] == [[[2, -5], [10, -5], [10, 1]], [[-10, -5], [-8, -5], [-8, -3], [-10, -3]]]
+    assert parameters["zone_values"] == [2.5, 0]
+    Scenario.from_dict(parameters)
+
+
 WALL = feature("wall", "Polygon", [ROOM])
 
 
@@ -134,6 +144,7 @@ WALL = feature("wall", "Polygon", [ROOM])
         ([feature("wall", "LineString", [[0, 0], [1, "2"], [1, None]])], CAMERAS, "y is None; it must be a finite"),
         ([feature("wall", "LineString", [[0, 0], [1]])], CAMERAS, "feature 1 is not a feature of a plan: IndexError"),
         ([WALL, feature("door", "Point", [4, 0], width="wide")], CAMERAS, "feature 2: width is 'wide'; it must be a f"),
+        ([WALL, feature("zone", "Polygon", [ROOM])], CAMERAS, "feature 2: value is None; it must be a finite number"),
         ([WALL], "name,x\nnorth,3\n", "cameras.csv: the header is 'name, x'; it must name x, y once each"),
         ([WALL], "x,y,heading\n1,2,north\n", "cameras.csv, line 2: heading is 'north'; it must be a finite number"),
         ([WALL], "x,y,pan_low\n1,2,-90\n", "line 2: it has one of pan_low and pan_high; give both or neither"),
