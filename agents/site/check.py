@@ -22,6 +22,9 @@ CLOSE = 0.05
 REUSED = 60.0
 """Seconds of absence after which an id may be another target's."""
 
+HIDDEN = 0.002
+"""Share of what is in its range that a camera must see more of; one that faces out of the area sees a corner."""
+
 _CELLS = 300  # along the longer side of the area
 
 
@@ -98,7 +101,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     if scenario.placement != "fixed":
         raise ValueError(f"placement is {scenario.placement}; a site has the placement fixed, and sensor_positions")
     files = [read_tracks(path, scenario.columns) for path in scenario.tracks]
-    half, walls = np.array(scenario.extent), scenario.all_walls
+    half, walls, reaches = np.array(scenario.extent), scenario.all_walls, scenario.of_each_sensor("sensing_range")
     cell = 2 * half.max() / _CELLS
     x, y = (np.arange(-side + cell / 2, side, cell) for side in half)
     grid = np.stack(np.meshgrid(x, y), -1)  # (rows, columns, 2)
@@ -110,14 +113,14 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
         hidden = ~functools.reduce(np.logical_or, visible(scenario, recorded))
         facts[0] += f" and {hidden.mean():.1%} of the recorded positions"
         facts.append("proposed: time_step: {:g}, max_speed: {:g}".format(*proposed(files)))
-    for i, place in enumerate(np.array(scenario.sensor_positions)):
+    for i, (place, reach) in enumerate(zip(np.array(scenario.sensor_positions), reaches, strict=True)):
         name = f"camera {scenario.sensor_names[i] if scenario.sensor_names else i}"
         start, run = walls[:, :2] - place, walls[:, 2:] - walls[:, :2]
         along = np.clip(-(start * run).sum(1) / np.maximum((run**2).sum(1), 1e-12), 0.0, 1.0)
         away = np.linalg.norm(start + along[:, None] * run, axis=1).min(initial=np.inf)
         if away < CLOSE:
             odd.append(f"{name} is {away:.3f} m from a wall, which hides its view; mount it {CLOSE} m away or more")
-        if not seen[i].any():
+        if seen[i].sum() <= HIDDEN * (np.linalg.norm(grid - place, axis=-1) <= reach).sum():
             odd.append(f"{name} sees nothing: walls hide what is in its range, or its pan limits lead out of the area")
     for tracks in files:
         odd += _of_tracks(scenario, tracks)
