@@ -58,7 +58,6 @@ class PlanningPolicy(RulePolicy):
 
 
 _DISTANCES = 128  # of which the share of hidden targets is known
-_GOLDEN_RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 class PlannerState(NamedTuple):
@@ -278,8 +277,9 @@ def _hidden(scenario: Scenario, samples: int) -> Hidden:
     per_length = scenario.random_discs * sum(scenario.disc_radius) / (4.0 * math.prod(scenario.extent))
     longest, bits = 2.0 * math.hypot(*scenario.extent), np.arange(64)
     free = np.exp(-per_length * longest * (np.arange(_DISTANCES) + 0.5) / _DISTANCES)  # (D,)
-    spread = 7 * (bits // samples) + 13 * np.arange(scenario.num_sensors)[:, None]  # other draws for each pair
-    draw = ((bits % samples + 0.5) / samples + _GOLDEN_RATIO * spread) % 1.0  # (n, 64)
+    # Each sensor takes the samples of each target in an order of its own.
+    even = np.tile((np.arange(samples) + 0.5) / samples, (scenario.num_sensors, -(-64 // samples), 1))
+    draw = np.random.default_rng(0).permuted(even, axis=-1).reshape(len(even), -1)[:, :64]  # (n, 64)
     seen = (draw[:, None] < free[:, None]).astype(np.uint64) << bits.astype(np.uint64)  # (n, D, 64)
     return Hidden(np.bitwise_or.reduce(seen, -1), _DISTANCES / longest)
 

@@ -173,6 +173,22 @@ def test_a_plan_expects_that_random_discs_hide_targets(away):
     assert values[0, 0, 0] == pytest.approx(task.simulator.coverage.mean(), abs=0.06)
 
 
+def test_random_discs_hide_a_target_from_each_sensor_apart():
+    """The value of the second sensor is the share of scenes in which only this one sees the target."""
+    scene = load_scenario("obstacles").replace(
+        num_sensors=2, num_targets=1, random_discs=9, zoom=(), sensing_range=1000, walk="still", placement="fixed",
+        sensor_positions=[(-500, 0), (0, 500)],
+    )  # fmt: skip
+    agent = PlannerAgent(scene, horizon=1, samples=64, particles=64)
+    task = CoverageTask(scene, 400, 0, features=agent.features)
+    task.reset(options={"heading": [0, 270], "target_position": [(0, 0)]})
+    task.step(np.zeros((400, 2), int))
+    shown = task.observe()
+    values, _ = agent.plan(shown["pairs"][:1], shown["mask"][:1] != 0)
+    first, second = task.simulator.state.visible[:, :, 0].T
+    assert values[0, 1, 0] == pytest.approx((second & ~first).mean(), abs=0.04)
+
+
 def test_a_camera_rides_to_where_no_wall_hides_the_target():
     """The wall over the rail hides the target from the places from -60 on."""
     scene = RAIL.replace(walls=[(-30, 50, 100, 50)], sensing_range=500)
