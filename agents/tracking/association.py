@@ -83,8 +83,9 @@ def _area(model, walk, view, clear):
 def assign(cost, rows, columns, column_of):
     """Write the column assigned to each row of the `rows` by `columns` matrix of least total cost, rows <= columns.
 
-    Shortest augmenting paths with potentials, row by row. Source: Jonker, Volgenant, "A shortest augmenting path
-    algorithm for dense and sparse linear assignment problems", Computing 1987.
+    Costs are finite; with others, rows may keep what `column_of` held. Shortest augmenting paths with potentials, row
+    by row. Source: Jonker, Volgenant, "A shortest augmenting path algorithm for dense and sparse linear assignment
+    problems", Computing 1987.
     """
     u, v = np.zeros(rows + 1), np.zeros(columns + 1)
     row_of, before = np.zeros(columns + 1, np.int64), np.zeros(columns + 1, np.int64)  # from 1; 0: none
@@ -92,7 +93,7 @@ def assign(cost, rows, columns, column_of):
     for row in range(1, rows + 1):
         row_of[0], column = row, 0
         least[:], used[:] = np.inf, False
-        while True:
+        for _ in range(row):  # a path has at most as many columns
             used[column] = True
             k, delta, following = row_of[column], np.inf, 0
             for c in range(1, columns + 1):

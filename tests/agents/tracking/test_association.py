@@ -24,3 +24,14 @@ def test_assignments_are_those_of_scipy():
         for one, own in zip(cost, column, strict=True):
             assert len(set(own.tolist())) == rows
             assert one[np.arange(rows), own].sum() == pytest.approx(one[linear_sum_assignment(one)].sum(), abs=1e-9)
+
+
+def test_assignments_of_costs_without_bounds_end():
+    """No column serves two rows, though some rows may have none."""
+    rng = np.random.default_rng(0)
+    for costs in ((-np.inf, 0.0), (np.inf, 0.0), (-np.inf, np.inf), (np.nan,), (-np.inf, -1.0, np.inf, np.nan)):
+        cost, column = rng.choice(costs, (200, 5, 5)), np.full((200, 5), -1)
+        assign_all(cost, column)
+        served = column[:, :, None] == np.arange(5)  # (200, row, column)
+        assert served.sum() == (column >= 0).sum()
+        assert served.sum(1).max() <= 1

@@ -72,13 +72,13 @@ def test_a_false_detection_makes_no_lasting_track():
     assert not (state.existence > 0).any()
 
 
-@pytest.mark.parametrize("detected", [True, False])
-def test_certain_tracks_of_exact_detections(detected):
+@pytest.mark.parametrize(("apart", "detected"), [(1.0, True), (1.0, False), (0.0, True)])
+def test_certain_tracks_of_exact_detections(apart, detected):
     """Two tracks that exist for certain: detected they stay; missed by a sensor that misses none they end."""
     scenario = HALL.replace(position_noise=0.0, missed_detections=0.0, false_detections=0.0)
     tracker, state = Tracks(scenario), None
     detections, mask = np.zeros((1, 2, 4, 5)), np.zeros((1, 2, 4), np.int8)
-    detections[0, :, 1, 0], mask[0, :, :2], sensors = 1.0, 1, np.array([(EAST, WEST)])
+    detections[0, :, 1, 0], mask[0, :, :2], sensors = apart, 1, np.array([(EAST, WEST)])
     for _ in range(3):
         _, state = tracker.update(detections, mask, sensors, state)
     state = state._replace(existence=np.where(state.existence > 0.5, 1.0, 0.0), covariance=0.0 * state.covariance)
