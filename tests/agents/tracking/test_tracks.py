@@ -85,6 +85,7 @@ def test_certain_tracks_of_exact_detections(apart, detected):
     assert state.existence.sum() == 2
     _, new = tracker.update(detections, mask * detected, sensors, state)
     assert np.sort(new.existence[0, 0])[-2:] == pytest.approx([0.999 * detected] * 2)
+    np.testing.assert_array_equal(new.label, state.label)
 
 
 def test_a_target_that_leaves_is_forgotten_and_one_that_nobody_looks_for_is_not():
