@@ -13,23 +13,13 @@ from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
-OLDEST = 0.5
-"""Age of an answer, seconds, up to which the heading is extrapolated from it."""
-
-STARTING = 3.0
-"""Time to the first answer of a camera, seconds, before which its failures are not reported."""
-
-CLOSING = 2.0
-"""Longest time in which all cameras are stopped at the end, seconds."""
-
-LONGEST_PAUSE = 2.0
-"""Longest pause between two attempts to reach a camera, seconds."""
-
-REPEAT = 0.5
-"""Time after which the rate of a turning camera is sent again, seconds."""
-
-SLACK = 3.0
-"""Largest difference of two headings of a camera at rest, degrees."""
+# All in seconds, except the last.
+OLDEST = 0.5  # age of an answer up to which the heading is extrapolated from it
+STARTING = 3.0  # time to the first answer of a camera, before which its failures are not reported
+CLOSING = 2.0  # longest time in which all cameras are stopped at the end
+LONGEST_PAUSE = 2.0  # between two attempts to reach a camera
+REPEAT = 0.5  # time after which the rate of a turning camera is sent again
+SLACK = 3.0  # largest difference of two answers of a camera at rest, degrees
 
 
 class Camera(Protocol):
@@ -68,21 +58,12 @@ class Cameras:
     """
 
     def __init__(
-        self,
-        drivers: Sequence[Camera],
-        scenario: Scenario,
-        *,
-        timeout: float = 1.0,
-        period: float = 0.1,
+        self, drivers: Sequence[Camera], scenario: Scenario, *, timeout: float = 1.0, period: float = 0.1,
         names: Sequence[str] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._messages: collections.deque[str] = collections.deque(maxlen=1000)
-        self._all = [
-            _Supervisor(name, driver, limits, timeout=timeout, period=period, say=self._messages.append)
-            for name, driver, limits in zip(
-                names or range(len(drivers)), drivers, limits_of(scenario).tolist(), strict=True
-            )
-        ]
+        given = zip(names or range(len(drivers)), drivers, limits_of(scenario).tolist(), strict=True)
+        self._all = [_Supervisor(*one, timeout=timeout, period=period, say=self._messages.append) for one in given]
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -106,7 +87,8 @@ class Cameras:
     def close(self) -> None:
         """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs."""
         for one in self._all:
-            one.close()
+            one.ends = True
+            one.wake.set()
         until = time.monotonic() + CLOSING
         for one, thread in zip(self._all, self._threads, strict=True):
             thread.join(max(until - time.monotonic(), 0.0))
@@ -115,7 +97,7 @@ class Cameras:
 
 
 class _Known(NamedTuple):
-    """Heading at a time, with the rate since then, and the time of the answer that it derives from."""
+    """Heading at a time, the rate since then, and the time of the answer from which they derive."""
 
     heading: float = math.nan
     time: float = -math.inf
@@ -128,23 +110,15 @@ class _Known(NamedTuple):
 
 
 class _Supervisor:
-    """Supervision of one camera, by the thread that calls :meth:`run`; :meth:`order` and `known` serve the others."""
+    """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `known`."""
 
     def __init__(
-        self,
-        name: object,
-        camera: Camera,
-        limits: Sequence[float],
-        *,
-        timeout: float,
-        period: float,
-        say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.name, self.camera, self.limits, self.timeout, self.period = name, camera, limits, timeout, period
-        self.known = _Known()
+        self, name: object, camera: Camera, limits: Sequence[float], *, timeout: float, period: float,
+        say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.name, self.known, self.wake, self.ends = name, _Known(), threading.Event(), False
+        self._camera, self._limits, self._timeout, self._period = camera, limits, timeout, period
         self._say, self._clock = say, clock
-        self._wake, self._ends = threading.Event(), False
         self._order = 0.0, -math.inf  # rate, time
         self._sent, self._sent_at = math.nan, -math.inf  # unknown: the first step stops the camera
         self._due, self._pause, self._delay = -math.inf, period, 0.0
@@ -154,93 +128,78 @@ class _Supervisor:
     def order(self, rate: float) -> None:
         """Replace the order by a rate, degrees per second."""
         self._order = rate, self._clock()
-        self._wake.set()
-
-    def close(self) -> None:
-        """Let the thread stop the camera and end."""
-        self._ends = True
-        self._wake.set()
+        self.wake.set()
 
     def run(self) -> None:
-        """Supervise the camera until :meth:`close`."""
-        while not self._ends:
-            self._wake.wait(self.step())
-            self._wake.clear()
+        """Supervise the camera until `ends`, then stop it."""
+        while not self.ends:
+            self.wake.wait(self.step())
+            self.wake.clear()
         try:
-            self.camera.close()
+            self._camera.close()
         except Exception as error:
             self._say(f"camera {self.name} may still turn: {shortly(error, str)}")
 
     def step(self) -> float:
         """Send what is to be sent, read the heading if it is due, and return the seconds until the next step."""
-        reads = self._clock() >= self._due
-        if reads or not self._wrong:
-            try:
-                self._turn()
-                if reads:
-                    self._due = self._clock() + self.period
-                    self._read()
-                    self._turn()
-                    self._works()
-            except Exception as error:  # of any library
-                self._fails(error)
         now = self._clock()
-        return max((self._due if self._wrong else min(self._due, now + self.period)) - now, 0.0)
+        reads = now >= self._due
+        try:
+            if reads or not self._wrong:
+                self._turn()
+            if reads:
+                self._due = now + self._period
+                self._read()
+                self._turn()
+                if self._wrong:
+                    self._say(f"camera {self.name} works again, after {self._clock() - self._good:.1f} s")
+                self._good, self._wrong = self._clock(), False
+        except Exception as error:  # of any library
+            now, self._sent = self._clock(), math.nan
+            self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
+            if not self._wrong and now - self._good > OLDEST:
+                self._wrong = True
+                self._say(f"camera {self.name} does not work: {shortly(error, str)}")
+        now = self._clock()
+        return max((self._due if self._wrong else min(self._due, now + self._period)) - now, 0.0)
 
     def _turn(self) -> None:
-        """Send the rate that is allowed now, if it differs from the last, or that was sent long ago."""
+        """Send the rate that is allowed now, unless it is the last one, sent a moment ago."""
         now = self._clock()
-        rate, ordered = self._order
-        heading = self.known.at(now)
-        if now - ordered > self.timeout or math.isnan(heading):
+        (rate, ordered), heading = self._order, self.known.at(now)
+        if now - ordered > self._timeout or math.isnan(heading):
             rate = 0.0
         else:
-            rate = min(max(rate, -self.camera.highest_rate), self.camera.highest_rate)
-            rate = limited(rate, heading, self.limits, self.period + self._delay)
+            rate = min(max(rate, -self._camera.highest_rate), self._camera.highest_rate)
+            rate = limited(rate, heading, self._limits, self._period + self._delay)
         if rate != self._sent or (rate and now - self._sent_at > REPEAT):
-            self.camera.turn(rate)
+            self._camera.turn(rate)
             self._sent, self._sent_at = rate, now
-            then = self._elapsed(now)
+            then = self._middle(now)
             self.known = _Known(self.known.at(then), then, rate, self.known.answered)
 
     def _read(self) -> None:
         """Read the heading; raise an error unless the answer is timely and within reach of those before it."""
         start = self._clock()
-        heading = float(self.camera.heading())
-        then = self._elapsed(start)
+        heading = float(self._camera.heading())
+        then = self._middle(start)
         if then - start > OLDEST / 2.0:
             raise TimeoutError(f"answers after {2.0 * (then - start):.1f} s")
         if not math.isfinite(heading):
             raise ValueError(f"its heading is {heading}")
         jump = abs((heading - self._answer + 180.0) % 360.0 - 180.0)
-        reach = SLACK + 1.5 * self.camera.highest_rate * (then - self._answered)
+        reach = SLACK + 1.5 * self._camera.highest_rate * (then - self._answered)
         self._agreeing = 0 if jump > reach else self._agreeing + 1
-        self._answer, self._answered, self._pause = heading, then, self.period
+        self._answer, self._answered, self._pause = heading, then, self._period
         if self._agreeing < (5 if self._wrong else 2):
             raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
         self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
 
-    def _elapsed(self, start: float) -> float:
-        """Return the middle of a call that began at `start`, and note how long calls take."""
+    def _middle(self, start: float) -> float:
+        """Return the middle of the call that began at `start`, and note how long calls take."""
         end = self._clock()
         self._delay = min(max(end - start, 0.9 * self._delay), OLDEST)
         return (start + end) / 2.0
-
-    def _works(self) -> None:
-        """Note that the camera works."""
-        now = self._clock()
-        if self._wrong:
-            self._say(f"camera {self.name} works again, after {now - self._good:.1f} s")
-        self._good, self._wrong = now, False
-
-    def _fails(self, error: Exception) -> None:
-        """Note that the camera does not work, and say so once."""
-        now = self._clock()
-        self._sent = math.nan
-        self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
-        if not self._wrong and now - self._good > OLDEST:
-            self._wrong = True
-            self._say(f"camera {self.name} does not work: {shortly(error, str)}")
 
 
 def limited(rate: float, heading: float, limits: Sequence[float], horizon: float) -> float:

@@ -7,6 +7,7 @@ here, since ``visca-over-ip`` supports one camera at a time: it receives on the 
 import dataclasses
 import datetime
 import json
+import logging
 import os
 import socket
 import struct
@@ -24,18 +25,39 @@ from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over, shortly
 
+LONGEST_WAIT = 0.4
+"""Longest wait for an answer of a device, seconds."""
+
 
 @dataclass(kw_only=True)
-class Simulated:
-    """Camera without a device, which turns exactly as ordered."""
+class _Driver:
+    """Settings of a driver; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     highest_rate: Positive = 60.0
     """Highest rate, degrees per second."""
+
+    def __post_init__(self) -> None:
+        converted, errors = validation.invalid_fields(self)
+        validation.raise_together(list(errors.values()))
+        vars(self).update(converted)
+
+    def turn(self, rate: float) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Stop the camera."""
+        self.turn(0.0)
+
+
+@dataclass(kw_only=True)
+class Simulated(_Driver):
+    """Camera without a device, which turns exactly as ordered."""
+
     start: float = 0.0
     """Heading at the start, degrees; in a file by default that of the site, or the middle of the pan limits."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        super().__post_init__()
         self._heading, self._rate, self._since = self.start, 0.0, time.monotonic()
 
     def heading(self) -> float:
@@ -46,20 +68,16 @@ class Simulated:
         """Turn at once at a rate."""
         self._heading, self._rate, self._since = self.heading(), rate, time.monotonic()
 
-    def close(self) -> None:
-        """Stop."""
-        self.turn(0.0)
-
 
 @dataclass(kw_only=True)
 class Printed(Simulated):
-    """Camera of another program, which reads its orders as lines of JSON: ``{"camera": 0, "rate": 12.5}``.
+    """Camera of another program, which reads its orders as lines of JSON: ``{"camera": "0", "rate": 12.5}``.
 
     The heading is the one that follows from the orders.
     """
 
-    camera: Any = 0
-    """Name in the orders; in a file that of the sensor."""
+    camera: Any = "0"
+    """Name in the orders; in a file by default that of the sensor."""
 
     def turn(self, rate: float) -> None:
         """Print the order."""
@@ -68,50 +86,31 @@ class Printed(Simulated):
 
 
 @dataclass(kw_only=True)
-class _Device:
-    """Pan-tilt head in a network. Its heading is zero + sign * pan, degrees."""
+class _Device(_Driver):
+    """Pan-tilt head in a network, with the heading zero + sign * pan, degrees."""
 
     host: str = ""
     """Name or address."""
-    port: Annotated[int, Range(1, 65535)] = 80
     zero: float = 0.0
     """Heading of the device's pan 0, degrees."""
     sign: float = -1
     """-1: the pan grows clockwise, as seen from above; 1: counter-clockwise, as of most devices upside down."""
     pan_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-180.0, 180.0)
     """Lowest and highest pan of the device, degrees; an answer beyond is nonsense."""
-    highest_rate: Positive = 60.0
-    """Highest rate, degrees per second."""
-    longest_wait: Annotated[float, over(0, 10, "seconds")] = 0.4
-    """Longest wait for an answer, seconds."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        super().__post_init__()
         low, high = self.pan_range
         if not self.host or self.sign not in (-1, 1) or low >= high:
             given = f"host {self.host!r}, sign {self.sign:g}, pan_range {list(self.pan_range)}"
             raise ValueError(f"{given}: a camera needs a host, the sign -1 or 1, and [low, high] with low under high")
 
-    def heading(self) -> float:
-        """Ask for the heading, degrees."""
-        pan, (low, high) = self._pan(), self.pan_range
+    def _heading_of(self, pan: float) -> float:
+        """Return the heading of a pan, degrees."""
+        low, high = self.pan_range
         if not low - 1.0 <= pan <= high + 1.0:  # also NaN
             raise ValueError(f"the pan is {pan:g} degrees, beyond {low:g} to {high:g}")
         return self.zero + self.sign * pan
-
-    def turn(self, rate: float) -> None:
-        """Order a rate, degrees per second counter-clockwise."""
-        self._drive(self.sign * rate)
-
-    def close(self) -> None:
-        """Stop."""
-        self.turn(0.0)
-
-    def _pan(self) -> float:
-        raise NotImplementedError
-
-    def _drive(self, rate: float) -> None:
-        raise NotImplementedError
 
 
 @dataclass(kw_only=True)
@@ -121,6 +120,7 @@ class Onvif(_Device):
     The normalized positions -1 and 1 are the ends of `pan_range`; the normalized velocity 1 is `highest_rate`.
     """
 
+    port: Annotated[int, Range(1, 65535)] = 80
     user: str = ""
     """User; empty: none."""
     password_env: str = ""
@@ -136,6 +136,24 @@ class Onvif(_Device):
             raise ValueError(f"password_env is {self.password_env!r}; no environment variable has this name")
         self._service: Any = None
 
+    def heading(self) -> float:
+        """Ask for the heading, degrees."""
+        status, (low, high) = self._call("GetStatus"), self.pan_range
+        try:
+            share = float(status.Position.PanTilt.x)
+        except (AttributeError, TypeError, ValueError):
+            raise ValueError("the answer holds no pan") from None
+        return self._heading_of(low + (share + 1.0) / 2.0 * (high - low))
+
+    def turn(self, rate: float) -> None:
+        """Order a rate, degrees per second, for two seconds."""
+        if rate:
+            share = min(max(self.sign * rate / self.highest_rate, -1.0), 1.0)
+            velocity = {"PanTilt": {"x": share, "y": 0.0}}
+            self._call("ContinuousMove", Velocity=velocity, Timeout=datetime.timedelta(seconds=2))
+        else:
+            self._call("Stop", PanTilt=True, Zoom=False)
+
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
         if self._service is None:
@@ -143,27 +161,14 @@ class Onvif(_Device):
                 from onvif import CacheMode, ONVIFClient
             except ModuleNotFoundError:
                 raise ModuleNotFoundError("ONVIF needs onvif-python: pip install 'hitmac[cameras]'") from None
+            logging.getLogger("zeep").addHandler(logging.NullHandler())  # else it prints what it cannot read
             client = ONVIFClient(
                 self.host, self.port, self.user or None, os.environ.get(self.password_env),
-                http_digest=self.digest == "http", timeout=self.longest_wait, cache=CacheMode.NONE, apply_patch=False,
+                http_digest=self.digest == "http", timeout=LONGEST_WAIT, cache=CacheMode.NONE, apply_patch=False,
             )  # fmt: skip
             self._token = self.profile or client.media().GetProfiles()[0].token
             self._service = client.ptz()
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
-
-    def _pan(self) -> float:
-        status, (low, high) = self._call("GetStatus"), self.pan_range
-        try:
-            return low + (float(status.Position.PanTilt.x) + 1.0) / 2.0 * (high - low)
-        except (AttributeError, TypeError, ValueError):
-            raise ValueError("the answer holds no pan") from None
-
-    def _drive(self, rate: float) -> None:
-        if rate:
-            pan_tilt = {"x": min(max(rate / self.highest_rate, -1.0), 1.0), "y": 0.0}
-            self._call("ContinuousMove", Velocity={"PanTilt": pan_tilt}, Timeout=datetime.timedelta(seconds=2))
-        else:
-            self._call("Stop", PanTilt=True, Zoom=False)
 
 
 @dataclass(kw_only=True)
@@ -189,24 +194,19 @@ class Visca(_Device):
         self.speeds, self.highest_rate = speeds, speeds[-1]
         self._socket: socket.socket | None = None
 
-    def close(self) -> None:
-        """Stop, and close the socket."""
-        try:
-            super().close()
-        finally:
-            self._disconnect()
-
-    def _pan(self) -> float:
+    def heading(self) -> float:
+        """Ask for the heading, degrees."""
         answer = self._ask(b"\x01\x10", b"\x81\x09\x06\x12\xff")
         digits = answer[2:-5]  # 4 hexadecimal digits of the pan, 5 in newer devices, before 4 of the tilt
         if len(digits) not in (4, 5) or max(digits) > 0x0F:
             raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
         units, whole = int(digits.hex()[1::2], 16), 16 ** len(digits)
-        return (units - whole if units >= whole / 2 else units) / self.units_per_degree
+        return self._heading_of((units - whole if units >= whole / 2 else units) / self.units_per_degree)
 
-    def _drive(self, rate: float) -> None:
+    def turn(self, rate: float) -> None:
+        """Order a rate, degrees per second."""
         speed = int(np.searchsorted(self.speeds, abs(rate) * 1.001, "right"))
-        way = 3 if speed == 0 else 2 if rate > 0.0 else 1  # stop, right, left
+        way = 3 if speed == 0 else 2 if self.sign * rate > 0.0 else 1  # stop, right, left
         self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), 1, way, 3, 0xFF)))
 
     def _ask(self, kind: bytes, message: bytes) -> bytes:
@@ -219,7 +219,7 @@ class Visca(_Device):
         for last in range(first, first + 3):
             self._sequence = last
             self._socket.send(kind + struct.pack(">HI", len(message), last) + message)
-            until = time.monotonic() + self.longest_wait / 3.0
+            until = time.monotonic() + LONGEST_WAIT / 3.0
             while (left := until - time.monotonic()) > 0.0:
                 self._socket.settimeout(left)
                 try:
@@ -228,18 +228,23 @@ class Visca(_Device):
                     break
                 answer = received[8:]
                 if received[:2] == b"\x02\x01" and answer[:1] == b"\x0f":
-                    self._disconnect()
+                    self._socket.close()
+                    self._socket = None
                     raise ConnectionError("the device has lost count of the messages")
                 if received[:2] == b"\x01\x11" and first <= int.from_bytes(received[4:8]) <= last:
                     if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
                         raise ValueError(f"the answer is {answer.hex(' ')}, an error of VISCA")
                     return answer
-        raise TimeoutError(f"no answer in {self.longest_wait:g} s")
+        raise TimeoutError(f"no answer in {LONGEST_WAIT:g} s")
 
-    def _disconnect(self) -> None:
-        if self._socket:
-            self._socket.close()
-        self._socket = None
+    def close(self) -> None:
+        """Stop the camera, and close the socket."""
+        try:
+            super().close()
+        finally:
+            if self._socket:
+                self._socket.close()
+            self._socket = None
 
 
 DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": Onvif, "visca": Visca}
@@ -296,10 +301,3 @@ def _make(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
     middle = np.nan_to_num(limits_of(scenario)[i], posinf=0.0, neginf=0.0).mean()
     defaults = {"camera": name, "start": scenario.sensor_headings[i] if scenario.sensor_headings else middle}
     return DRIVERS[driver](**{key: value for key, value in defaults.items() if key in known} | settings)
-
-
-def _check(settings: Any) -> None:
-    """Convert the fields of a dataclass to their types; raise ValueError or TypeError for invalid ones."""
-    converted, errors = validation.invalid_fields(settings)
-    validation.raise_together(list(errors.values()))
-    vars(settings).update(converted)

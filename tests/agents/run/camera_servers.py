@@ -1,0 +1,275 @@
+"""Servers on 127.0.0.1 that play cameras: they speak ONVIF or VISCA over IP, and turn a motor."""
+
+import base64
+import hashlib
+import http.server
+import math
+import random
+import socket
+import threading
+import time
+import xml.etree.ElementTree as ET
+
+
+class Motor:
+    """Pan of a camera, degrees, that follows orders with a delay, a highest rate and an acceleration."""
+
+    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05, clock=time.monotonic):
+        self.highest_rate, self.acceleration, self.delay = highest_rate, acceleration, delay
+        self.orders, self.lowest, self.highest = [], pan, pan
+        self._pan, self._rate, self._wanted, self._clock, self._time = pan, 0.0, 0.0, clock, clock()
+        self._coming, self._lock, self.ordered = [], threading.Lock(), threading.Condition()
+
+    @property
+    def pan(self):
+        return self.state()[0]
+
+    @property
+    def rate(self):
+        return self.state()[1]
+
+    def state(self):
+        """Return the pan and the rate."""
+        with self._lock:
+            self._go(self._clock())
+            return self._pan, self._rate
+
+    def order(self, rate, lasts=math.inf):
+        """Turn at a rate for some seconds, or until the next order."""
+        with self._lock:
+            self._go(now := self._clock())
+            start, rate = now + self.delay, min(max(rate, -self.highest_rate), self.highest_rate)
+            self._coming = [one for one in self._coming if one[0] < start] + [(start, rate), (start + lasts, 0.0)]
+        with self.ordered:
+            self.orders.append(rate)
+            self.ordered.notify_all()
+
+    def wait_for(self, rate, seconds=20.0):
+        """Return True once the last order is this rate."""
+        with self.ordered:
+            return self.ordered.wait_for(lambda: self.orders and self.orders[-1] == rate, seconds)
+
+    def _go(self, now):
+        while self._coming and self._coming[0][0] <= now:
+            then, rate = self._coming.pop(0)
+            self._coast(then)
+            self._wanted = rate
+        self._coast(now)
+
+    def _coast(self, until):
+        """Move on to a time, first with the acceleration, then at the rate that is wanted."""
+        seconds, change = until - self._time, self._wanted - self._rate
+        speeds_up = min(seconds, abs(change) / self.acceleration)
+        end = self._rate + math.copysign(self.acceleration * speeds_up, change)
+        self._pan += 0.5 * (self._rate + end) * speeds_up + self._wanted * (seconds - speeds_up)
+        self._rate, self._time = self._wanted if speeds_up < seconds else end, until
+        self.lowest, self.highest = min(self.lowest, self._pan), max(self.highest, self._pan)
+
+
+class CameraServer:
+    """Camera at a port of 127.0.0.1.
+
+    `fault` is None, or ``"silent"``, ``"late"`` or ``"nonsense"``; `lost` is the share of messages that get lost.
+    """
+
+    LATE = 0.9  # seconds
+
+    def __init__(self, motor, lost=0.0, seed=0):
+        self.motor, self.lost, self.fault = motor, lost, None
+        self.random, self.asked = random.Random(seed), threading.Semaphore(0)
+
+    def loses(self):
+        return self.random.random() < self.lost
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class ViscaServer(CameraServer):
+    """Camera with VISCA over IP."""
+
+    def __init__(self, motor, *, lost=0.0, seed=0, units_per_degree=14.4, speeds=(), digits=4, host="127.0.0.1"):
+        super().__init__(motor, lost, seed)
+        self.speeds = speeds or [motor.highest_rate * k / 24 for k in range(1, 25)]
+        self.units_per_degree, self.digits, self.received, self._last = units_per_degree, digits, [], 0
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((host, 0))
+        self.port = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", self._socket.getsockname())
+        self._thread.join()
+        self._socket.close()
+
+    def _serve(self):
+        while message_and_sender := self._socket.recvfrom(64):
+            message, sender = message_and_sender
+            if not message:
+                return
+            self.asked.release()
+            if self.fault == "silent" or self.loses():
+                continue
+            answer = self._answer(message)
+            if self.loses():
+                continue
+            if self.fault == "late":
+                late = threading.Timer(self.LATE, self._send, (answer, sender))
+                late.daemon = True
+                late.start()
+            else:
+                self._send(answer, sender)
+
+    def _send(self, answer, sender):
+        if self._socket.fileno() >= 0:
+            self._socket.sendto(answer, sender)
+
+    def _answer(self, message):
+        kind, number, payload = message[:2], int.from_bytes(message[4:8]), message[8:]
+        assert int.from_bytes(message[2:4]) == len(payload)
+        if kind == b"\x02\x00" and payload == b"\x01":
+            self._last = 0
+            return b"\x02\x01\x00\x01" + message[4:8] + b"\x01"
+        if number <= self._last:
+            return b"\x02\x01\x00\x02" + message[4:8] + b"\x0f\x01"
+        self._last = number
+        self.received.append(payload)
+        reply = self._reply(payload)
+        return b"\x01\x11" + len(reply).to_bytes(2) + message[4:8] + reply
+
+    def _reply(self, payload):
+        if payload == b"\x81\x01\x00\x01\xff":  # clear the interface
+            return b"\x90\x50\xff"
+        if payload == b"\x81\x09\x06\x12\xff":
+            units = round(self.motor.pan * self.units_per_degree) % 16**self.digits
+            if self.fault == "nonsense":
+                units = self.random.randrange(16**self.digits)
+            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:0{self.digits}x}0000"), 0xFF])
+        if payload[:4] == b"\x81\x01\x06\x01" and len(payload) == 9:
+            way = {1: -1.0, 2: 1.0, 3: 0.0}[payload[6]]
+            self.motor.order(way and way * self.speeds[payload[4] - 1])
+            return b"\x90\x41\xff"
+        return b"\x90\x60\x02\xff"
+
+
+SCHEMA = "http://www.onvif.org/ver10/schema"
+SERVICES = {"device": "ver10/device", "media": "ver10/media", "ptz": "ver20/ptz"}
+
+
+class OnvifServer(CameraServer):
+    """Camera with ONVIF, which asks for the password."""
+
+    def __init__(self, motor, *, lost=0.0, seed=0, pan_range=(-180.0, 180.0), user="operator", password="open sesame"):
+        super().__init__(motor, lost, seed)
+        self.pan_range, self.user, self.password = pan_range, user, password
+        self._ends = threading.Event()
+        camera = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                camera.asked.release()
+                answer = camera.answer(body)
+                if answer is None:
+                    self.close_connection = True
+                    return
+                status, text = answer
+                self.send_response(status)
+                self.send_header("Content-Type", "application/soap+xml; charset=utf-8")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):  # of a client that has left
+                pass
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def close(self):
+        self._ends.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def answer(self, body):
+        """Return the status and the text of an answer, or None for none."""
+        while self.fault == "silent" and not self._ends.wait(0.05):
+            pass
+        if self.loses():
+            return None
+        if self.fault == "late":
+            self._ends.wait(self.LATE)
+        envelope = ET.fromstring(body)
+        call = envelope.find("{*}Body")[0]
+        name = call.tag.partition("}")[2]
+        if not self._knows(envelope) and name != "GetServices":
+            return 400, self._envelope("<s:Fault><s:Code><s:Value>s:Sender</s:Value></s:Code><s:Reason>"
+                "<s:Text xml:lang='en'>not authorized</s:Text></s:Reason></s:Fault>")  # fmt: skip
+        return 200, self._envelope(getattr(self, name)(call))
+
+    def _knows(self, envelope):
+        """Return True if the WS-Security digest of an envelope is that of the password."""
+        found = {part.tag.partition("}")[2]: part.text for part in envelope.iter()}
+        if not {"Username", "Password", "Nonce", "Created"} <= found.keys():
+            return False
+        secret = base64.b64decode(found["Nonce"]) + found["Created"].encode() + self.password.encode()
+        digest = base64.b64encode(hashlib.sha1(secret).digest()).decode()
+        return (found["Username"], found["Password"]) == (self.user, digest)
+
+    def _envelope(self, body):
+        spaces = "".join(f' xmlns:{name}="http://www.onvif.org/{path}/wsdl"' for name, path in SERVICES.items())
+        soap = f'<s:Envelope xmlns:s="http://www.w3.org/2003/05/soap-envelope" xmlns:tt="{SCHEMA}"{spaces}>'
+        return f'<?xml version="1.0" encoding="UTF-8"?>{soap}<s:Body>{body}</s:Body></s:Envelope>'.encode()
+
+    def GetServices(self, call):  # noqa: N802
+        rows = "".join(
+            f"<device:Service><device:Namespace>http://www.onvif.org/{path}/wsdl</device:Namespace><device:XAddr>"
+            f"http://127.0.0.1:{self.port}/onvif/{name}</device:XAddr><device:Version><tt:Major>2</tt:Major>"
+            "<tt:Minor>0</tt:Minor></device:Version></device:Service>"
+            for name, path in SERVICES.items()
+        )
+        return f"<device:GetServicesResponse>{rows}</device:GetServicesResponse>"
+
+    def GetProfiles(self, call):  # noqa: N802
+        profile = '<media:Profiles token="main" fixed="true"><tt:Name>main</tt:Name></media:Profiles>'
+        return f"<media:GetProfilesResponse>{profile}</media:GetProfilesResponse>"
+
+    def GetStatus(self, call):  # noqa: N802
+        low, high = self.pan_range
+        x = 2.0 * (self.motor.pan - low) / (high - low) - 1.0
+        if self.fault == "nonsense":
+            x = self.random.choice((math.nan, 7.5, "east", *(self.random.uniform(-1.0, 1.0) for _ in range(4))))
+        return (
+            f'<ptz:GetStatusResponse><ptz:PTZStatus><tt:Position><tt:PanTilt x="{x}" y="0"/></tt:Position>'
+            "<tt:UtcTime>2026-01-01T00:00:00Z</tt:UtcTime></ptz:PTZStatus></ptz:GetStatusResponse>"
+        )
+
+    def ContinuousMove(self, call):  # noqa: N802
+        assert call.find("{*}ProfileToken").text == "main"
+        lasts = float(call.find("{*}Timeout").text.removeprefix("PT").removesuffix("S"))
+        share = float(call.find(f"{{*}}Velocity/{{{SCHEMA}}}PanTilt").get("x"))
+        self.motor.order(share * self.motor.highest_rate, lasts)
+        return "<ptz:ContinuousMoveResponse/>"
+
+    def Stop(self, call):  # noqa: N802
+        assert call.find("{*}PanTilt").text == "true"
+        self.motor.order(0.0)
+        return "<ptz:StopResponse/>"
