@@ -1,6 +1,7 @@
 """Command line ``hitmac evaluate``: compare agents on the same new episodes."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import evaluate, save_evaluation
 from hitmac.agents.evaluate.figures import save_pareto, save_pictures, save_sweeps
 from hitmac.agents.evaluate.film import save_films
+from hitmac.agents.evaluate.logs import evaluate_log, log_table, read_log
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED, named_agents, number_of
-from hitmac.envs.files import check_ending
+from hitmac.envs.files import check_ending, write_text
 from hitmac.envs.render import check_film
 from hitmac.envs.scenario import Scenario, load_scenario, with_settings
 from hitmac.envs.tasks import SUB_STEPS
@@ -69,6 +71,8 @@ class Options:
     """File for the figure of coverage against each parameter of --vary."""
     front: Path | None = None
     """File for the figure of coverage against rotation of a single scenario; a line joins one agent's options."""
+    log: Path | None = None
+    """Log of hitmac run, .jsonl, to evaluate in place of agents; with --tracks, against the true tracks."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -77,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}", first="--agents")
     with stop_on_bad_input(PROGRAM):
+        if options.log:
+            _evaluate_log(options.log, options)
+            return
         scenes = _scenarios(options)
         sweeps = dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
@@ -108,6 +115,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for name, by_size in by_name.items():
                 save_pictures(options.pictures / (name if len(by_name) > 1 else ""), by_size)
             print(f"tables and pictures: {options.pictures}/")
+
+
+def _evaluate_log(path: Path, options: Options) -> None:
+    """Print the metrics of a log, and write them if the options ask for it."""
+    if len(options.tracks) > 1:
+        raise ValueError(f"--tracks has {len(options.tracks)} files; a log is compared with one")
+    run = read_log(path)
+    metrics = evaluate_log(run, next(iter(options.tracks), None), options.columns)
+    print(log_table(run, metrics))
+    if options.json:
+        write_text(options.json, json.dumps(metrics))
 
 
 def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,8 @@ def read_log(path: str | Path) -> Run:
         if header.get(FORMAT) != VERSION:
             raise ValueError(f"it is not the header of a log, whose {FORMAT} is {VERSION}")
         scenario = from_portable(header["scenario"], Path(path).parent)
+        if not os.path.isfile(scenario.background):  # the log has moved
+            scenario = scenario.replace(background="")
         n = scenario.num_sensors
         for number, line in enumerate(lines[1:], 2):  # noqa: B007
             frame = {"detections": []} | _mapping(line)
