@@ -31,8 +31,7 @@ class Make:
     plan: Path = Path("plan.geojson")
     """GeoJSON whose features have the property kind: wall, door, zone or camera. Stands first."""
     cameras: Path | None = None
-    """CSV file of cameras: x and y (or longitude and latitude) as in the plan; name, heading, field_of_view, range,
-    pan_low, pan_high and turn_angle as in a scenario, headings counter-clockwise from the east."""
+    """CSV file of cameras: x, y, name, heading, field_of_view, range, pan_low, pan_high and turn_angle."""
     metres: bool = False
     """The plan is in metres, not in longitude and latitude."""
     margin: float = 0.0
@@ -60,7 +59,7 @@ class Tracks:
     fps: float = 0.0
     """Frames per second of MOTChallenge text; rows per second made of Frigate's paths."""
     picture: tuple[int, int] = (0, 0)
-    """Width and height of the picture of the homography, pixels, for Frigate, whose positions are shares of them."""
+    """Width and height of the homography's picture, pixels, for Frigate, whose positions are shares of them."""
     columns: str = ""
     """Other names of the columns of a CSV file, such as time=t,id=track, or numbers without a header."""
     site: str = ""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.parsers.expat import ExpatError
 
 import numpy as np
@@ -126,27 +126,26 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     """
     with reading(path, "GeoJSON, a FeatureCollection"):
         given = json.loads(read_text(path))["features"]
-    of: dict[str, list[Feature]] = {kind: [] for kind in GEOMETRIES}
+    of: dict[str, list[tuple[str, list[np.ndarray], dict[str, Any]]]] = {kind: [] for kind in GEOMETRIES}
     for k, feature in enumerate(given, 1):
-        found = _feature(f"{path}, feature {k}", feature)
-        of[found.kind].append(found)
-    rows = [(one.where, {**one.properties, "x": one.lines[0][0, 0], "y": one.lines[0][0, 1]}) for one in of["camera"]]
+        kind, lines, properties = _feature(f"{path}, feature {k}", feature)
+        of[kind].append((f"{path}, feature {k}", lines, properties))
+    rows = [(where, {**more, "x": lines[0][0, 0], "y": lines[0][0, 1]}) for where, lines, more in of["camera"]]
     rows += read_table(cameras, ("x", "y")) if cameras else []
     if not rows:
         raise ValueError(f"{path} has no feature of the kind camera; give --cameras, a CSV file with a row for each")
     sensors = [_camera(where, k, row) for k, (where, row) in enumerate(rows)]
     positions = np.array([sensor["position"] for sensor in sensors])
-    points = np.concatenate([positions, *(line for kind in of.values() for one in kind for line in one.lines)])
+    points = np.concatenate([positions, *(line for found in of.values() for _, lines, _ in found for line in lines)])
     x, y = ((points.min(0) + points.max(0)) / 2).round(9).tolist()
     frame = Frame((x, y), not metres)
-    lines = [frame.place(line) for one in of["wall"] for line in one.lines]
-    walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in lines)])
+    placed = [frame.place(line) for _, lines, _ in of["wall"] for line in lines]
+    walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in placed)])
     walls, odd = walls[(walls[:, :2] != walls[:, 2:]).any(1)], []
-    for door in of["door"]:
-        ends = frame.place(door.lines[0])[[0, -1]]
-        width = math.dist(*ends) or number(door.where, "width", door.properties.get("width", 1))
-        cut = without(walls, ends.mean(0), width)
-        odd += [f"{door.where}: the door is on no wall"] if cut is walls else []
+    for where, (line,), more in of["door"]:
+        ends = frame.place(line)[[0, -1]]
+        cut = without(walls, ends.mean(0), math.dist(*ends) or number(where, "width", more.get("width", 1)))
+        odd += [f"{where}: the door is on no wall"] if cut is walls else []
         walls = cut
     unused = {name for _, row in rows for name in row} - {"kind", "name", "x", "y", "pan_low", "pan_high", *CAMERA}
     odd += [f"cameras: {name} is not used{did_you_mean(name, CAMERA)}" for name in sorted(unused)]
@@ -159,23 +158,14 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         "pan_limits": [sensor["pan"] for sensor in sensors],
         **{parameter: [sensor[name] for sensor in sensors] for name, (parameter, _) in CAMERA.items()},
         "walls": walls.round(_PLACES).tolist(),
-        "zones": [frame.place(zone.lines[0][:-1]).round(_PLACES).tolist() for zone in of["zone"]],
-        "zone_values": [number(zone.where, "value", zone.properties.get("value")) for zone in of["zone"]],
+        "zones": [frame.place(ring[:-1]).round(_PLACES).tolist() for _, (ring, *_), _ in of["zone"]],
+        "zone_values": [number(where, "value", more.get("value")) for where, _, more in of["zone"]],
     }
     return parameters, frame, odd
 
 
-class Feature(NamedTuple):
-    """Feature of a plan."""
-
-    where: str  # in messages
-    kind: str
-    lines: list[np.ndarray]  # (k, 2) each
-    properties: dict[str, Any]
-
-
-def _feature(where: str, feature: Any) -> Feature:
-    """Return a feature of GeoJSON; raise ValueError, which names its place, for an invalid one."""
+def _feature(where: str, feature: Any) -> tuple[str, list[np.ndarray], dict[str, Any]]:
+    """Return the kind, the lines (k, 2) and the properties of a feature."""
     with reading(where, "a feature of a plan"):
         properties, shape = feature["properties"] or {}, feature["geometry"]["type"]
         kind, lines = properties.get("kind"), feature["geometry"]["coordinates"]
@@ -187,7 +177,7 @@ def _feature(where: str, feature: Any) -> Feature:
         places = [[[number(shape, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in lines]
         if not (places and all(places)):
             raise ValueError(f"its {shape} has no coordinates")
-        return Feature(where, kind, [np.array(line) for line in places], properties)
+        return kind, [np.array(line) for line in places], properties
 
 
 def _camera(where: str, k: int, row: dict[str, Any]) -> dict[str, Any]:
