@@ -4,7 +4,7 @@ BIN := .venv/bin
 version = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
 PYTHON ?= $(if $(call version,$(BIN)/python),$(BIN)/python,python3)
 
-.PHONY: help train reproduce test check docs bench fuzz soak faults versions
+.PHONY: help train reproduce test check docs bench fuzz soak faults closed_loop versions
 
 help:
 	@echo "make train [ARGS='--minutes 2']      train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
@@ -13,7 +13,7 @@ help:
 	@echo "make check                           lint, format and types"
 	@echo "make docs                            build the documentation in docs/_build/html; a warning is an error"
 	@echo "make bench                           measure the figures of docs/speed.md"
-	@echo "make fuzz | soak | faults | versions long checks, see tools/README.md"
+	@echo "make fuzz | soak | faults | closed_loop | versions: long checks, see tools/README.md"
 
 # Another Python than the one in .venv makes it again.
 ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
@@ -45,7 +45,7 @@ docs: .venv/.docs
 bench: .venv/.test
 	$(BIN)/python -m benchmarks $(ARGS)
 
-fuzz soak faults: .venv/.test
+fuzz soak faults closed_loop: .venv/.test
 	$(BIN)/python -m tools.$@ $(ARGS)
 
 versions:

@@ -54,15 +54,14 @@ class Cameras:
         scenario: site, whose ``pan_limits`` hold.
         timeout: seconds after which a camera without an order stops.
         period: seconds between two readings of a heading.
-        names: names of the cameras in messages; empty: their numbers.
     """
 
     def __init__(
-        self, drivers: Sequence[Camera], scenario: Scenario, *, timeout: float = 1.0, period: float = 0.1,
-        names: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self, drivers: Sequence[Camera], scenario: Scenario, *, timeout: float = 1.0, period: float = 0.1
+    ) -> None:
         self._messages: collections.deque[str] = collections.deque(maxlen=1000)
-        given = zip(names or range(len(drivers)), drivers, limits_of(scenario).tolist(), strict=True)
+        names = scenario.sensor_names or range(scenario.num_sensors)
+        given = zip(names, drivers, limits_of(scenario).tolist(), strict=True)
         self._all = [_Supervisor(*one, timeout=timeout, period=period, say=self._messages.append) for one in given]
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:

@@ -28,6 +28,8 @@ from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over,
 LONGEST_WAIT = 0.4
 """Longest wait for an answer of a device, seconds."""
 
+Port = Annotated[int, Range(1, 65535)]
+
 
 @dataclass(kw_only=True)
 class _Driver:
@@ -40,13 +42,6 @@ class _Driver:
         converted, errors = validation.invalid_fields(self)
         validation.raise_together(list(errors.values()))
         vars(self).update(converted)
-
-    def turn(self, rate: float) -> None:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Stop the camera."""
-        self.turn(0.0)
 
 
 @dataclass(kw_only=True)
@@ -68,13 +63,14 @@ class Simulated(_Driver):
         """Turn at once at a rate."""
         self._heading, self._rate, self._since = self.heading(), rate, time.monotonic()
 
+    def close(self) -> None:
+        """Stop."""
+        self.turn(0.0)
+
 
 @dataclass(kw_only=True)
 class Printed(Simulated):
-    """Camera of another program, which reads its orders as lines of JSON: ``{"camera": "0", "rate": 12.5}``.
-
-    The heading is the one that follows from the orders.
-    """
+    """Simulated camera whose orders are printed for another program, ``{"camera": "0", "rate": 12.5}`` a line."""
 
     camera: Any = "0"
     """Name in the orders; in a file by default that of the sensor."""
@@ -102,8 +98,8 @@ class _Device(_Driver):
         super().__post_init__()
         low, high = self.pan_range
         if not self.host or self.sign not in (-1, 1) or low >= high:
-            given = f"host {self.host!r}, sign {self.sign:g}, pan_range {list(self.pan_range)}"
-            raise ValueError(f"{given}: a camera needs a host, the sign -1 or 1, and [low, high] with low under high")
+            given = f"host is {self.host!r}, sign {self.sign:g}, pan_range {[low, high]}"
+            raise ValueError(f"{given}; they must be a name or address, -1 or 1, and [low, high] with low under high")
 
     def _heading_of(self, pan: float) -> float:
         """Return the heading of a pan, degrees."""
@@ -120,7 +116,7 @@ class Onvif(_Device):
     The normalized positions -1 and 1 are the ends of `pan_range`; the normalized velocity 1 is `highest_rate`.
     """
 
-    port: Annotated[int, Range(1, 65535)] = 80
+    port: Port = 80
     user: str = ""
     """User; empty: none."""
     password_env: str = ""
@@ -148,11 +144,14 @@ class Onvif(_Device):
     def turn(self, rate: float) -> None:
         """Order a rate, degrees per second, for two seconds."""
         if rate:
-            share = min(max(self.sign * rate / self.highest_rate, -1.0), 1.0)
-            velocity = {"PanTilt": {"x": share, "y": 0.0}}
+            velocity = {"PanTilt": {"x": min(max(self.sign * rate / self.highest_rate, -1.0), 1.0), "y": 0.0}}
             self._call("ContinuousMove", Velocity=velocity, Timeout=datetime.timedelta(seconds=2))
         else:
             self._call("Stop", PanTilt=True, Zoom=False)
+
+    def close(self) -> None:
+        """Stop the camera."""
+        self.turn(0.0)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
@@ -178,9 +177,9 @@ class Visca(_Device):
     A message without an answer is sent again under the next sequence number, up to three times.
     """
 
-    port: Annotated[int, Range(1, 65535)] = 52381
-    units_per_degree: float = 14.4
-    """Units of the pan in a degree; negative if it grows to the left."""
+    port: Port = 52381
+    units_per_degree: Positive = 14.4
+    """Units of the pan in a degree."""
     speeds: Annotated[tuple[float, ...], over(0, None, "degrees per second")] = ()
     """Rates of the speeds 1, 2, ..., increasing, at most 24; an order takes the fastest speed that is not above it.
     Empty: k / 24 of highest_rate."""
@@ -188,9 +187,8 @@ class Visca(_Device):
     def __post_init__(self) -> None:
         super().__post_init__()
         speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
-        if len(speeds) > 24 or any(np.diff(speeds) <= 0.0) or not self.units_per_degree:
-            given = f"speeds {list(speeds)}, units_per_degree {self.units_per_degree:g}"
-            raise ValueError(f"{given}: speeds must be at most 24 and increase, units_per_degree not 0")
+        if len(speeds) > 24 or any(np.diff(speeds) <= 0.0):
+            raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
         self.speeds, self.highest_rate = speeds, speeds[-1]
         self._socket: socket.socket | None = None
 
@@ -240,7 +238,7 @@ class Visca(_Device):
     def close(self) -> None:
         """Stop the camera, and close the socket."""
         try:
-            super().close()
+            self.turn(0.0)
         finally:
             if self._socket:
                 self._socket.close()
@@ -253,43 +251,35 @@ DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": O
 
 def open_cameras(kind: str, scenario: Scenario, *, timeout: float) -> Cameras:
     """Return the supervised cameras of a site, see :func:`load_cameras` and :class:`Cameras`."""
-    return Cameras(load_cameras(kind, scenario), scenario, timeout=timeout, names=_names(scenario))
+    return Cameras(load_cameras(kind, scenario), scenario, timeout=timeout)
 
 
 def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
     """Return the driver of every sensor: `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
 
     The file maps every sensor, by name or number from 0, to the driver's name, `driver`, and the driver's settings.
-    Raises ``ValueError`` or ``TypeError`` with a line for each invalid setting.
+    Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
     """
-    names, errors = _names(scenario), list[Exception]()
-    given: Any = {name: {"driver": kind} for name in names}
-    if kind not in DRIVERS:
-        try:
+    names = list(scenario.sensor_names) or [str(i) for i in range(scenario.num_sensors)]
+    cameras, where, given = [], f"{kind}", {name: {"driver": kind} for name in names}
+    try:
+        if kind not in DRIVERS:
             given = parse_yaml(read_text(kind))
-        except ValueError as error:
-            raise ValueError(f"{kind} is not a YAML file: {error}") from None
-    rows = given.items() if isinstance(given, dict) else ()
-    settings = {names[key] if validation.is_whole(key) and key in range(len(names)) else key: own for key, own in rows}
-    if settings.keys() != set(names) or len(settings) < len(rows):
-        keys = in_short([key for key, _ in rows]) or shortly(type(given).__name__, str)
-        raise ValueError(f"{kind} holds {keys}; it must hold the settings of each sensor once: {', '.join(names)}")
-    cameras = []
-    for i, name in enumerate(names):
-        found: list[Exception] = []
-        with validation.collect(found):
-            cameras.append(_make(settings[name], name, scenario, i))
-        errors += [type(error)(f"{kind}: camera {name}: {error}") for error in found]
-    validation.raise_together(errors)
+            rows = given.items() if isinstance(given, dict) else ()
+            numbered: dict[Any, str] = dict(enumerate(names))
+            given = {numbered.get(key, key): own for key, own in rows}
+        if given.keys() != set(names):
+            words = f"it must hold the settings of each sensor: {', '.join(names)}"
+            raise ValueError(f"it holds {in_short(given) or 'no sensor'}; {words}")
+        for i, name in enumerate(names):
+            where = f"{kind}: camera {name}"
+            cameras.append(_driver(given[name], name, scenario, i))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}: {error}") from None
     return cameras
 
 
-def _names(scenario: Scenario) -> list[str]:
-    """Return the names of the sensors, or their numbers."""
-    return list(getattr(scenario, "sensor_names", ())) or [str(i) for i in range(scenario.num_sensors)]
-
-
-def _make(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
+def _driver(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
     """Return the driver of sensor i with these settings."""
     settings = dict(settings) if isinstance(settings, dict) else {}
     driver = settings.pop("driver", None)

@@ -268,7 +268,7 @@ class Noted:
 def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
     monkeypatch.setattr("hitmac.agents.run.cameras.CLOSING", 0.2)
     hanging, other = Hanging(), Noted()
-    cameras = Cameras([hanging, other], Scenario(num_sensors=2), timeout=60.0, names=["north", "south"])
+    cameras = Cameras([hanging, other], Scenario(num_sensors=2, sensor_names=["north", "south"]), timeout=60.0)
     assert hanging.asked.wait(10)
     cameras.order(np.array([10.0, 10.0]))
     assert other.turned.wait(10)

@@ -61,10 +61,10 @@ def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
 
 
 REFUSED_FILES = {
-    "1": "holds int; it must hold the settings of each sensor once: 0, 1",
-    "0: {driver: simulated}": "holds 0; it must hold the settings of each sensor once: 0, 1",
-    "{0: {driver: simulated}, 1: {driver: simulated}, south: {}}": "holds 0, 1, south; it must hold",
-    "[": "is not a YAML file",
+    "1": "it holds no sensor; it must hold the settings of each sensor: 0, 1",
+    "0: {driver: simulated}": "it holds 0; it must hold the settings of each sensor: 0, 1",
+    "{0: {driver: simulated}, 1: {driver: simulated}, south: {}}": "it holds 0, 1, south; it must hold",
+    "[": "expected the node content",
     "{0: {driver: simulated}, 1: 3}": "camera 1: driver is None; it must be one of simulated, stdout, onvif, visca",
     "{0: {driver: stdout}, 1: {driver: onvive}}": "camera 1: driver is 'onvive'; it must be one of",
 }
@@ -72,12 +72,12 @@ REFUSED_SETTINGS = {
     "driver: simulated, hots: a": "unknown setting hots: known are highest",
     "driver: onvif, password: a": "unknown setting password .did you mean password_env",
     "driver: simulated, highest_rate: 0": "highest_rate is 0.0; it must be over 0",
-    "driver: simulated, start: x, highest_rate: x": "highest_rate is 'x'.*\n.*camera 0: start is 'x'",
-    "driver: visca, sign: 1": "host ''.*a camera needs a host",
-    "driver: visca, host: a, sign: 0": "sign 0.*needs a host, the sign -1 or 1",
-    "driver: visca, host: a, pan_range: [1, 1]": "pan_range .1.0, 1.0.: .* low under high",
-    "driver: visca, host: a, speeds: [2, 1]": "speeds .2.0, 1.0.*must be at most 24 and increase",
-    "driver: visca, host: a, units_per_degree: 0": "units_per_degree 0: .* not 0",
+    "driver: simulated, start: x, highest_rate: x": "highest_rate is 'x'.*\n.*start is 'x'",
+    "driver: visca, sign: 1": "host is ''.*they must be a name or address, -1 or 1",
+    "driver: visca, host: a, sign: 0": "sign 0.*they must be",
+    "driver: visca, host: a, pan_range: [1, 1]": "pan_range .1.0, 1.0.; .* low under high",
+    "driver: visca, host: a, speeds: [2, 1]": "speeds is .2.0, 1.0.; it must be at most 24 increasing",
+    "driver: visca, host: a, units_per_degree: 0": "units_per_degree is 0.0; it must be over 0",
     "driver: onvif, host: a, user: b": "password_env is ''; no environment variable",
     "driver: onvif, host: a, digest: plain": "digest is 'plain'; it must be message or http",
     "driver: onvif, host: a, port: 70000": "port is 70000; it must be 1 to 65535",
@@ -94,6 +94,13 @@ def test_what_a_file_of_cameras_may_not_hold(text, tmp_path):
     camera = ".*camera 0: .*" * (text not in REFUSED_FILES)
     with pytest.raises((ValueError, TypeError), match=f"(?s){re.escape(str(file))}.*{camera}{REFUSED[text]}"):
         load_cameras(file, HALL)
+
+
+def test_sensors_are_listed_by_their_names(tmp_path):
+    hall = HALL.replace(sensor_names=["north", "1"])
+    file = tmp_path / "cameras.yaml"
+    file.write_text("{1: {driver: stdout}, north: {driver: simulated, start: 3}}")
+    assert load_cameras(file, hall) == [Simulated(start=3.0), Printed(camera="1", start=185.0)]
 
 
 def test_a_site_opens_with_one_call():
