@@ -109,7 +109,7 @@ class PlannerExecutor(PlanningPolicy):
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
-        self.planner = planner or PlannerAgent(in_place(scenario), seed)
+        self.planner = planner or PlannerAgent(in_place(scenario).replace(seen_by=1), seed)
         self.features = self.planner.features  # type: ignore[misc]
 
     def plan(

@@ -9,7 +9,7 @@ import numpy as np
 from hitmac.agents.baselines.forecasts import Sampling
 from hitmac.agents.baselines.plans import Hidden, Near, Ways, plan_all
 from hitmac.agents.baselines.rules import RulePolicy
-from hitmac.agents.baselines.search import Motion, Search
+from hitmac.agents.baselines.search import Motion, Search, Worth, shares_of
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.features import update
@@ -20,6 +20,7 @@ from hitmac.envs.kernels.physics import KEEP
 from hitmac.envs.kernels.rails import STAND, limits_of, make_rails
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.kernels.values import make_values
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.validation import NotNegative, convert, over, whole_number
@@ -77,6 +78,9 @@ class PlannerAgent(PlanningPolicy):
     A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
 
         sum over sub-steps h of discount^(h - 1) * (expected number of covered targets) - turn_cost * (turning sensors).
+
+    In a scenario with values, targets count by value, in units of the mean value of the forecasts. If several sensors
+    must see a target, the first ones gain a part of its value, so that the others can join them.
 
     The expectation is over sampled futures of the particles of :class:`~hitmac.agents.tracking.beliefs.Beliefs`, seen
     as :class:`~hitmac.agents.tracking.sight.Sight` says. Where all targets are known, particles differ only in their
@@ -160,6 +164,7 @@ class PlannerAgent(PlanningPolicy):
         self._rail_clear = None
         if self._motion is not None:
             self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
+        self._worth = _worth(scenario)
         self._hidden = _hidden(scenario, self.samples) if scenario.random_discs else None
         self._evades = True if scenario.walk == "evade" else None
         self._beliefs: Beliefs | Tracks
@@ -243,8 +248,8 @@ class PlannerAgent(PlanningPolicy):
             near, sampling = Near(self._cells, most, moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
             plan_all, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
-            sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear, scene.clear, scene,
-            history, values, own,
+            self._worth, sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear,
+            scene.clear, scene, history, values, own,
         )  # fmt: skip
         return self._beliefs.of_sensors(values), PlannerState(new, plans, ways)
 
@@ -267,6 +272,18 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
     then = np.array([ways.index((KEEP, move)) for _, move in ways])
     return Ways(actions["move"], actions["zoom"], scenario.zoom_step, *(scenario.zoom or (0.0, 360.0))), first, then
+
+
+def _worth(scenario: Scenario) -> Worth | None:
+    """Return the worth of samples, with the fewest levels that are equal to all values within 1 %, 255 at most."""
+    values = make_values(scenario)
+    if values is None:
+        return None
+    found = np.unique(np.outer((1.0, *scenario.zone_values), scenario.target_values or 1.0)) / scenario.highest_value
+    for levels in range(1, 256):
+        if (np.abs(found * levels - np.rint(found * levels)) <= 0.01 * found * levels).all():
+            break
+    return Worth(values, levels.bit_length(), levels / scenario.highest_value, shares_of(scenario.seen_by))
 
 
 def _hidden(scenario: Scenario, samples: int) -> Hidden:

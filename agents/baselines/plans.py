@@ -28,7 +28,8 @@ from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.physics import NARROWER, WIDER
 from hitmac.envs.kernels.rails import BACK, FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Cells
-from hitmac.envs.kernels.threads import allocating, blocks, kernel
+from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.kernels.values import value_of
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
@@ -140,11 +141,51 @@ def _mark_all(room, i, hidden, seen_from, clear, on_rail, place, lens, turn, fut
                 mark(x, y, seen, pose, moved[way, look], view, then_clear, most, sides, row)
 
 
+@inlined
+def _level(worth, j, x, y):
+    """Return the value of target j at (x, y) in levels, at least 1 unless it is 0."""
+    value = value_of(worth.values, j, x, y)
+    return np.int32(max(value * worth.per_value + 0.5, 1.0 if value > 0.0 else 0.0))
+
+
 @allocating
-def _likeliest_pairs(near, views, futures):
+def _write_planes(worth, per_word, samples, listed, futures, planes):
+    """Write the samples (P, L + 1, W) whose level has bit p; return the number of all samples and of their levels.
+
+    `listed` (k,) are the targets of the places in words; None: all in order.
+    """
+    planes[:] = 0
+    number, total = 0, 0
+    for look in range(1, futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            for e in range(futures.length[look, word]):
+                members = futures.who[look, word, e]  # of one target
+                if members != 0:
+                    lowest = int(popcount((members & (~members + np.uint64(1))) - np.uint64(1)))
+                    place = word * per_word + lowest // samples
+                    j = place if listed is None else int(listed[place])
+                    level = _level(worth, j, futures.x[look, word, e], futures.y[look, word, e])
+                    for p in range(planes.shape[0]):
+                        if level >> p & 1:
+                            planes[p, look, word] |= members
+                    count = int(popcount(members))
+                    number, total = number + count, total + level * count
+    return number, total
+
+
+@allocating
+def _write_terms(worth, number, total, terms):
+    """Write the worth of a sample of each term (T,); the mean worth of all samples is 1."""
+    for t in range(terms.shape[0]):
+        share = worth.shares[-1] if t < worth.planes else worth.shares[0]
+        terms[t] = 2 ** (t % worth.planes) * share * (number / total if total > 0 else 1.0)
+
+
+@allocating
+def _likeliest_pairs(near, worth, views, futures):
     """Return the candidate pairs of the k targets with the most samples in reach of each sensor, given its view (n, 7).
 
-    Samples of all looks count, in lists with one target in a word. Targets without any are omitted.
+    Samples of all looks count, by value, in lists with one target in a word. Targets without any are omitted.
     """
     n, m, cells = views.shape[0], futures.length.shape[1], near.cells
     reach = np.where(views[:, VIEW_RANGE] > 0.0, (np.sqrt(views[:, VIEW_RANGE]) + near.moved) * _PAD, 0.0)
@@ -159,6 +200,7 @@ def _likeliest_pairs(near, views, futures):
                 if members == 0:
                     continue
                 at_x, at_y = futures.x[look, j, e], futures.y[look, j, e]
+                level = np.int32(1) if worth is None else _level(worth, j, at_x, at_y)
                 first_column, last_column, first_row, last_row = box_of(
                     cells, at_x - widest, at_x + widest, at_y - widest, at_y + widest
                 )
@@ -168,7 +210,7 @@ def _likeliest_pairs(near, views, futures):
                         i = order[s]
                         dx, dy = at_x - x[s], at_y - y[s]
                         if dx * dx + dy * dy <= reach[i] * reach[i]:
-                            found[i, j] += np.int32(popcount(members))
+                            found[i, j] += level * np.int32(popcount(members))
     targets = np.full((n, near.most), -1, np.int32)
     for i in range(n):
         number = 0
@@ -214,17 +256,17 @@ def _write_lens(ways, squared, view, lens):
 
 @kernel
 def plan_all(
-    rules, sensors, ways, motion, along, search, sampling, near, pieces, evades, hidden, rail_clear, all_clear, scene,
-    history, values, own_shares, share,
+    rules, sensors, ways, motion, along, search, worth, sampling, near, pieces, evades, hidden, rail_clear, all_clear,
+    scene, history, values, own_shares, share,
 ):  # fmt: skip
     """Write the values (R, k n, 3) of the next actions of R rows of knowledge, for k decisions.
 
     `sensors` are the fields of view (R, n) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
     divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
-    all. If `evades` is not None, targets evade the views of the kept plans. `hidden` is None without random discs.
-    `rail_clear` (r, P, DIRECTIONS) are the obstacles around the rails' places, or None. `history` holds plans
-    (R, n, H + 1) and their ways (R, n), changed in place. `own_shares` are the window (0: disabled) and the output
-    (R, n, m) of :func:`write_exclusive_shares`.
+    all. `worth` is None without values. If `evades` is not None, targets evade the views of the kept plans. `hidden` is
+    None without random discs. `rail_clear` (r, P, DIRECTIONS) are the obstacles around the rails' places, or None.
+    `history` holds plans (R, n, H + 1) and their ways (R, n), changed in place. `own_shares` are the window (0:
+    disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
     """
     (belief, known, all_views, _, present, time), (field_of_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
@@ -239,7 +281,7 @@ def plan_all(
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
     walk = rules.walk
     keeps_course = walk.model == GOALS or (walk.model == CONSTANT_VELOCITY and walk.swerve == 0.0)
-    room = make_room(search, n, own.x.shape[1])
+    room = make_room(search, worth, n, own.x.shape[1])
     sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     moved = np.zeros((room.sees.shape[1], looks + 1, 2), np.float32)
     place = np.full(moved.shape[:2], -1)
@@ -274,7 +316,10 @@ def plan_all(
             for i in range(n):
                 _write_lens(ways, views[i, VIEW_RANGE], field_of_view[r, i], lens[i])
                 longest[i, VIEW_RANGE] = max(views[i, VIEW_RANGE], lens[i, :, 0].max())
-            candidates = None if near is None else _likeliest_pairs(near, longest, every)
+            candidates = None if near is None else _likeliest_pairs(near, worth, longest, every)
+            if worth is not None:
+                number, total = _write_planes(worth, sampling.per_word, samples, None, every, room.planes[0, :0])
+                _write_terms(worth, number, total, room.terms)
             for i in range(n):
                 view = views[i]
                 narrowest = lens[i, :, 1].min()
@@ -293,9 +338,14 @@ def plan_all(
                             place[way, look] = -1 if steps == 0 else round(then / motion.rail_step)
                 if near is not None:
                     _gather_near(near, candidates, i, longest[i], samples, every, own)
+                if worth is not None and (near is not None or i == 0):
+                    listed = None if candidates is None else candidates.targets[i]
+                    _write_planes(worth, 64 // samples, samples, listed, own, room.planes[i])
+                elif worth is not None:
+                    room.planes[i] = room.planes[0]
                 clear = None if row_clear is None else row_clear[i]
                 on_rail = None if rail_clear is None else rail_clear[rail]
                 _mark_all(room, i, hidden, view, clear, on_rail, place, lens[i], turn[i], own, moved, last, sides)
-            ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])
+            ascend(search, worth, room, candidates, time[r], kept[r], kept_ways[r], values[r])
             if own_shares[0] > 0:
-                write_exclusive_shares(search, room, own_shares[0], own_shares[1][r])
+                write_exclusive_shares(search, worth, room, own_shares[0], own_shares[1][r])

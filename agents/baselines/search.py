@@ -12,7 +12,7 @@ import numpy as np
 from hitmac.agents.tracking.sight import degrees
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.state import Rails
+from hitmac.envs.kernels.state import Rails, Values
 from hitmac.envs.kernels.threads import allocating, inlined
 
 CHUNK = 16  # entries or headings per iteration of a vectorised loop: 32-bit numbers in the widest registers
@@ -49,10 +49,21 @@ def shares_of(seen_by: int) -> np.ndarray:
 
 @allocating
 def add_seen(layers, members):
-    """Add what one more sensor sees to the layers (k, ...) of what at least 1, 2, ... k sensors see."""
+    """Add what one more sensor sees (...) to the layers (k, ...) of what at least 1, 2, ... k sensors see."""
     for q in range(layers.shape[0] - 1, 0, -1):
-        layers[q] |= layers[q - 1] & members
-    layers[0] |= members
+        layer = layers[q]
+        layer |= layers[q - 1] & members
+    layer = layers[0]
+    layer |= members
+
+
+class Worth(NamedTuple):
+    """Worth of samples where targets have values, or several sensors must see them."""
+
+    values: Values
+    planes: int  # bits of the highest level; values are rounded to whole levels
+    per_value: float  # levels / value
+    shares: np.ndarray  # (k,) see :func:`shares_of`
 
 
 class Motion(NamedTuple):
@@ -76,24 +87,30 @@ class Room(NamedTuple):
     values: np.ndarray  # (n + d n, 3) of staying, turning left and right; then of the actions of the other decisions
     best_plans: np.ndarray  # of all ascents
     best_ways: np.ndarray
-    covered: np.ndarray  # (L + 1, W) uint64: samples covered by other sensors
+    layers: np.ndarray  # (k, L + 1, W) uint64: samples covered by at least 1, 2, ... k other sensors
+    planes: np.ndarray  # (n, P, L + 1, W) uint64: samples whose level has bit p; P = 0 without values
+    free: np.ndarray  # (T, L + 1, W) uint64: samples that the others leave, by term of their worth
+    terms: np.ndarray  # (T,) float32: worth of a sample of each term
     value: np.ndarray  # (H + 2, K + 2 + CHUNK) float32: of the headings at the sub-steps
-    gain: np.ndarray  # (K + CHUNK,) float32: samples in view at a look that only this sensor covers
+    gain: np.ndarray  # (K + CHUNK,) float32: worth of the samples in view at a look
     plan: np.ndarray  # (H + 1,) int64
 
 
 @allocating
-def make_room(search, n, words):
+def make_room(search, worth, n, words):
     """Return uninitialised working arrays."""
     decisions, ways = search.first.shape
+    planes, seen_by = (0, 1) if worth is None else (worth.planes, worth.shares.shape[0])
+    terms = max(planes, 1) * min(seen_by, 2)
     horizon, looks, headings = search.looks.shape[0] - 1, search.looks[-1], 2 * search.farthest + 1
     return Room(
         np.empty((n, ways, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
         np.empty((n, 2), np.int64), np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
         np.empty((n, looks + 1, words), np.uint64), np.empty((n + decisions * n, 3)),
-        np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty((looks + 1, words), np.uint64),
-        np.empty((horizon + 2, headings + 2 + CHUNK), np.float32), np.empty(headings + CHUNK, np.float32),
-        np.empty(horizon + 1, np.int64),
+        np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty((seen_by, looks + 1, words), np.uint64),
+        np.empty((n, planes, looks + 1, words), np.uint64), np.empty((terms, looks + 1, words), np.uint64),
+        np.empty(terms, np.float32), np.empty((horizon + 2, headings + 2 + CHUNK), np.float32),
+        np.empty(headings + CHUNK, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
 
 
@@ -140,13 +157,13 @@ def bits_of(place, samples):
 
 
 @allocating
-def _covered_by_others(covers, i, candidates, samples, covered):
-    """Write the samples (L + 1, W) covered by other sensors than i, in the order of its list."""
-    covered[:] = 0
+def _covered_by_others(covers, i, candidates, samples, layers):
+    """Write the samples (k, L + 1, W) covered by at least 1, 2, ... k other sensors, in the order of i's list."""
+    layers[:] = 0
     if candidates is None:
         for other in range(covers.shape[0]):
             if other != i:
-                covered |= covers[other]
+                add_seen(layers, covers[other])
     else:
         for s in range(candidates.targets.shape[1]):
             if candidates.valid[i, s]:
@@ -156,9 +173,27 @@ def _covered_by_others(covers, i, candidates, samples, covered):
                     other = candidates.sensor[e]
                     if other != i:
                         its_word, its_bit = bits_of(candidates.place[e], samples)
-                        for look in range(1, covered.shape[0]):
-                            members = (covers[other, look, its_word] >> its_bit) & everyone(samples)
-                            covered[look, word] |= members << bit
+                        for look in range(1, layers.shape[1]):
+                            members = ((covers[other, look, its_word] >> its_bit) & everyone(samples)) << bit
+                            for q in range(layers.shape[0] - 1, 0, -1):
+                                layers[q, look, word] |= layers[q - 1, look, word] & members
+                            layers[0, look, word] |= members
+
+
+@allocating
+def _write_free(worth, layers, planes, free):
+    """Write the samples (T, L + 1, W) that a sensor can gain: by plane those that lack it alone, then all others."""
+    last = layers.shape[0] - 1
+    if worth is None:
+        for look in range(1, free.shape[1]):
+            for w in range(free.shape[2]):
+                free[0, look, w] = ~layers[0, look, w]
+    else:
+        for p in range(planes.shape[0]):
+            free[p] = planes[p] & ~layers[last]
+            if last > 0:
+                free[planes.shape[0] + p] = free[p] & ~layers[last - 1]
+                free[p] &= layers[last - 1]
 
 
 @allocating
@@ -183,23 +218,52 @@ def _plus_coverage(total, worth, covers, look, candidates, samples):
 
 
 @allocating
-def write_exclusive_shares(search, room, window, shares):
-    """Write the share (n, m) of a target's samples that only this sensor covers, with the best plans.
+def _plus_value(total, weight, worth, room, look, candidates, samples):
+    """Return :func:`_plus_coverage` by value, and with shares of samples that too few sensors cover."""
+    covers, planes, (n, levels) = room.covers, room.planes, room.planes.shape[:2]
+    layers = np.empty((worth.shares.shape[0], 1), np.uint64)
+    for group in range(covers.shape[2] if candidates is None else candidates.first.shape[0] - 1):  # words, or targets
+        first, last = (0, n) if candidates is None else (candidates.first[group], candidates.first[group + 1])
+        for p in range(levels):
+            layers[:] = 0
+            for e in range(first, last):
+                if candidates is None:
+                    members = covers[e, look, group] & planes[e, p, look, group]
+                else:
+                    i = candidates.sensor[e]
+                    word, bit = bits_of(candidates.place[e], samples)
+                    members = ((covers[i, look, word] & planes[i, p, look, word]) >> bit) & everyone(samples)
+                add_seen(layers, members)
+            for q in range(layers.shape[0]):
+                term = p if q == layers.shape[0] - 1 else levels + p
+                total += weight * room.terms[term] * np.int32(popcount(layers[q, 0]))
+    return total
 
-    A sample counts if it is covered alone at any look of the first `window` sub-steps.
+
+@allocating
+def write_exclusive_shares(search, worth, room, window, shares):
+    """Write the share (n, m) of a target's samples that need this sensor to be covered, with the best plans.
+
+    A sample counts if this sensor covers it, with no more sensors than must see it, at any look of the first `window`
+    sub-steps, and has a value.
     """
     (n, m), covers = shares.shape, room.covers
     for i in range(n):
         _cover(search.looks, room.sees[i, room.best_ways[i]], room.farthest[i], True, room.best_plans[i], covers[i])
-    own = np.zeros((n, covers.shape[2]), np.uint64)
+    own, layers = np.zeros((n, covers.shape[2]), np.uint64), np.empty((room.layers.shape[0] + 1, 1), np.uint64)
     for look in range(1, search.looks[window] + 1):
         for w in range(covers.shape[2]):
-            once, twice = np.uint64(0), np.uint64(0)
+            layers[:] = 0
             for i in range(n):
-                twice |= once & covers[i, look, w]
-                once |= covers[i, look, w]
+                add_seen(layers, covers[i, look, w])
+            needed = ~layers[-1, 0]
+            if worth is not None:
+                valued = np.uint64(0)
+                for p in range(worth.planes):
+                    valued |= room.planes[0, p, look, w]
+                needed &= valued
             for i in range(n):
-                own[i, w] |= covers[i, look, w] & ~twice
+                own[i, w] |= covers[i, look, w] & needed
     for i in range(n):
         for j in range(m):
             word, bit = bits_of(j, search.samples)
@@ -248,13 +312,13 @@ def write_reach(search, room, i, half_view, turn, works, east, north):
 
 
 @allocating
-def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
-    """Write the best plan (H + 1,), given the samples covered by others; ties go to staying, then to the left.
+def _best_plan(search, worth, sees, free, terms, farthest, most, value, gain, plan):
+    """Write the best plan (H + 1,), given the samples that others leave; ties go to staying, then to the left.
 
     Headings are at most `most` (2,) turns to the right and to the left. The highest value from sub-step h on, with
     heading k at sub-step h, is ``value[h, k + farthest + 1]``::
 
-        V_h(k) = weight_h * (number of samples in view that no other sensor covers)
+        V_h(k) = weight_h * (worth of the samples in view that no other sensor covers)
                  + max(V_h+1(k), V_h+1(k + 1) - turn_cost, V_h+1(k - 1) - turn_cost)
     """
     looks, horizon, cost, middle = search.looks, plan.shape[0] - 1, np.float32(search.turn_cost), farthest + 1
@@ -270,16 +334,20 @@ def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
         if looks[h] != counted:
             counted = looks[h]
             gain[low : low + padded] = 0.0
-            for w in range(sees.shape[1]):
-                free = ~covered[counted, w]
-                found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
-                for k in range(padded):
-                    found[k] += np.float32(np.int32(popcount(members[k] & free)))
+            for t in range(free.shape[0]):
+                for w in range(sees.shape[1]):
+                    left, term = free[t, counted, w], terms[t]
+                    found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
+                    for k in range(padded):
+                        if worth is None:
+                            found[k] += np.float32(np.int32(popcount(members[k] & left)))
+                        else:
+                            found[k] += term * np.float32(np.int32(popcount(members[k] & left)))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
-        found, now, worth = gain[low:], value[h, low + 1 :], search.weight[h]
+        found, now, weight = gain[low:], value[h, low + 1 :], search.weight[h]
         for k in range(padded):
             turned = (left[k] if left[k] > right[k] else right[k]) - cost
-            now[k] = (stay[k] if stay[k] >= turned else turned) + worth * found[k]
+            now[k] = (stay[k] if stay[k] >= turned else turned) + weight * found[k]
         value[h, middle + middle] = -np.inf
         if search.limited:
             for k in range(number):
@@ -307,7 +375,7 @@ def _cover(looks, sees, farthest, planned, plan, covers):
 
 
 @allocating
-def _improve(search, room, order, candidates):
+def _improve(search, worth, room, order, candidates):
     """Replace the plan of each sensor in turn by its best one until no plan changes; return the joint value.
 
     A turn beyond the limits has the value of staying. The sequence starts at sensor `order` % n; it runs backwards if
@@ -325,11 +393,14 @@ def _improve(search, room, order, candidates):
         changed = False
         for q in range(n):
             i = (order + q if order // n % 2 == 0 else order - q) % n
-            _covered_by_others(covers, i, candidates, search.samples, room.covered)
+            _covered_by_others(covers, i, candidates, search.samples, room.layers)
+            _write_free(worth, room.layers, room.planes[i], room.free)
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             values[n + i :: n] = -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(search, sees[i, way], room.covered, farthest[i], reach[i], value, room.gain, plan)
+                _best_plan(
+                    search, worth, sees[i, way], room.free, room.terms, farthest[i], reach[i], value, room.gain, plan
+                )  # fmt: skip
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if search.limited:
@@ -349,14 +420,17 @@ def _improve(search, room, order, candidates):
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        total = _plus_coverage(total, search.weight[h], covers, looks[h], candidates, search.samples)
+        if worth is None:
+            total = _plus_coverage(total, search.weight[h], covers, looks[h], candidates, search.samples)
+        else:
+            total = _plus_value(total, search.weight[h], worth, room, looks[h], candidates, search.samples)
         for i in range(n):
             total -= cost * abs(plans[i, h] - plans[i, h - 1])
     return total
 
 
 @allocating
-def ascend(search, room, candidates, step, kept, kept_ways, values):
+def ascend(search, worth, room, candidates, step, kept, kept_ways, values):
     """Write the values (n + d n, 3) of the best of several ascents; see :func:`_improve`.
 
     At sub-step `step` of an episode after the first, the first ascent starts from the kept plans (n, H + 1) and ways
@@ -372,7 +446,7 @@ def ascend(search, room, candidates, step, kept, kept_ways, values):
             ways[i] = kept_ways[i] if room.planned[i] else 0
             for h in range(1, horizon + 1):
                 plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if room.planned[i] else 0
-        total = _improve(search, room, step * search.restarts + ascent, candidates)
+        total = _improve(search, worth, room, step * search.restarts + ascent, candidates)
         if total > highest:
             highest = total
             best_plans[:], room.best_ways[:], values[:] = plans, ways, room.values

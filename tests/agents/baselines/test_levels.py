@@ -37,6 +37,10 @@ def test_planned_assignments_are_what_a_sensor_alone_covers():
     for window, shares in ((8, [none, none]), (9, [[1, 0, 0], none]), (10, [[1, 0, 0], [0, 1, 0]])):
         assert agent.shares(shown["pairs"], shown["mask"] != 0, window)[0].tolist() == shares
     assert AssignPlanned(scenario).predict(shown)[0].tolist() == [[1, 0, 0, 0, 1, 0]]
+    # If two must see a target, both are needed; a target without a value is assigned to nobody.
+    for changes, shares in (({"seen_by": 2}, [[1, 0, 0]] * 2), ({"target_values": (0, 1, 1)}, [none, [0, 1, 0]])):
+        valued = PlannerAgent(scenario.replace(**changes))
+        assert valued.shares(shown["pairs"], shown["mask"] != 0, 10)[0].tolist() == shares
     shown["mask"][0, 0] = 0
     assert not AssignPlanned(scenario).predict(shown)[0][0, :3].any()
 

@@ -219,6 +219,53 @@ def test_targets_that_evade_are_foreseen_as_they_walk(seed, sensors, extra):
     assert values == pytest.approx(alone)
 
 
+# --- values of targets ---
+
+RIGHT_HALF = [(0, -1250), (1250, -1250), (1250, 1250), (0, 1250)]
+
+
+def test_sensors_prefer_the_valuable_zone():
+    apart = ONE.replace(num_targets=3)
+    places = HERE | {"heading": [90], "target_position": [(400, 0), (-400, 0), (-410, 0)]}
+    for zone, turn in (({}, 1), ({"zones": [RIGHT_HALF], "zone_values": [5]}, 2), ({"target_values": (2.5, 1, 1)}, 2)):
+        assert first_actions(PlannerAgent(apart.replace(**zone)), apart.replace(**zone), **places) == [turn]
+
+
+def test_sensors_meet_where_several_must_see_a_target():
+    places = {
+        "sensor_position": [(0, 0), (10, 0), (20, 0)], "heading": [0, 0, 0], "target_position": [(0, 500), (0, -510)]
+    }  # fmt: skip
+    scene, turns = Scenario(num_sensors=3, num_targets=2, **STILL), []
+    for seen_by in (1, 2, 3):
+        changed = scene.replace(seen_by=seen_by)
+        *_, (task, _, _) = play(PlannerAgent(changed), changed, 25, **places)
+        turns.append(np.sort(task.simulator.state.visible[0].sum(0)).tolist())
+        assert task.simulator.coverage[0] == (1 if seen_by == 1 else 0.5)
+    assert turns[1] in ([0, 2], [1, 2])
+    assert turns[2] == [0, 3]
+
+
+@pytest.mark.parametrize("seen_by", [1, 2])
+def test_values_of_one_and_scaled_values_change_no_plan(seen_by):
+    plain = Scenario(num_sensors=3, num_targets=6, seen_by=seen_by)
+    whole, one, double = [(-1250, -1250), (1250, -1250), (1250, 1250), (-1250, 1250)], (1,) * 6, (2,) * 6
+    for changes in ({"target_values": one}, {"target_values": double}, {"zones": [whole], "zone_values": [1]}):
+        scenario, states = plain.replace(**changes), []
+        for each in (plain, scenario):
+            *_, (_, _, state) = play(small(each), each, 8, 3)
+            states.append(arrays_of(state))
+        np.testing.assert_equal(*states)
+
+
+def test_a_planner_with_values_covers_more_than_one_without():
+    corner = [(0, 0), (800, 0), (800, 800), (0, 800)]
+    for name, changes in (("hit-mac-3x8", {"zones": [corner], "zone_values": [9]}), ("hit-mac-6x6", {"seen_by": 2})):
+        whole = load_scenario(name)
+        changed = whole.replace(**changes)
+        plain, knowing = (coverage(small(each), changed, 80, 12) for each in (whole, changed))
+        assert knowing > plain + 0.02, changes
+
+
 # --- values and memory ---
 
 
@@ -367,6 +414,7 @@ def test_views_that_count_for_several_sub_steps_are_those_in_their_middle():
 COMPILES = pytest.mark.slow  # kernels of their own for beliefs and lists
 MANY = load_scenario("random").replace(num_targets=12)
 COURT = load_scenario("volleyball-4").replace(sensing_range=150.0)
+VALUED = {"zones": [RIGHT_HALF], "zone_values": [4], "target_values": (0, 1, 2, 3) * 3, "seen_by": 2, "min_sensors": 3}
 UNSTEADY = {"leave_rate": 0.05, "return_rate": 0.1, "failure_rate": 0.1, "recovery_rate": 0.3}
 NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 0.2}
 
@@ -380,6 +428,7 @@ NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 
         pytest.param("own", MANY.replace(sensing_range=400), {"per_length": 3}, marks=COMPILES),
         pytest.param("shared", COURT, {}, marks=COMPILES),
         pytest.param("full", MANY.replace(zoom=(60, 120)), {}, marks=COMPILES),
+        pytest.param("full", MANY.replace(**VALUED), {}, marks=COMPILES),
     ],
 )
 def test_plans_are_those_of_all_targets_where_the_lists_hold_all(knowledge, scenario, options):

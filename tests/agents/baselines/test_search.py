@@ -15,6 +15,11 @@ from hitmac.envs.tasks import CoverageTask
 HORIZON = 5
 
 
+def worth_of(state):
+    """Value of the covered targets, in mean values of a target."""
+    return (state.covered * state.value).sum(-1) / state.value.mean(-1)
+
+
 def enumerated(scenario, seed, before, cost, discount, zoom=0):
     """Values of the three first turns: of the best sequence of turns that begins with each, after a zoom."""
     turns = np.array(list(itertools.product(range(3), repeat=HORIZON)))
@@ -25,7 +30,7 @@ def enumerated(scenario, seed, before, cost, discount, zoom=0):
     for h in range(HORIZON):
         zooms = np.full((len(turns), len(scenario.decisions) - 1), zoom if h == 0 else 0)
         simulator.step(np.column_stack((turns[:, h], zooms)))
-        value += discount**h * simulator.state.covered.sum(-1) - cost * (turns[:, h] != 0)
+        value += discount**h * worth_of(simulator.state) - cost * (turns[:, h] != 0)
     return [value[turns[:, 0] == turn].max() for turn in range(3)]
 
 
@@ -38,12 +43,13 @@ def enumerated(scenario, seed, before, cost, discount, zoom=0):
     cost=st.sampled_from([0.0, 0.1, 1.0]),
     extra=st.sampled_from([0, 3]),
     before=st.integers(1, 7),
+    values=st.sampled_from([(), (1, 2, 0, 5)]),
 )
-def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, extra, before):
+def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, extra, before, values):
     scenario = Scenario(
         num_sensors=1, num_targets=4, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900),
         walk="bounce", extra_move_every=extra, time_step=1, speed_noise=0, min_speed=1, max_speed=150, turn_angle=turn,
-        field_of_view=view, whole_numbers=False,
+        field_of_view=view, whole_numbers=False, target_values=values,
     )  # fmt: skip
     agent = kind(scenario, horizon=HORIZON, samples=3, turn_cost=cost, discount=0.9)
     task, state, start = CoverageTask(scenario, 1, seed, features=agent.features), None, np.ones(1, bool)
