@@ -17,6 +17,7 @@ from hitmac.envs import observation
 from hitmac.envs.deployment import observe
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.values import make_values, value_of
 from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -44,13 +45,20 @@ def _add_to_sectors(view, clear, x, y, mass, sectors):
         sectors[(int(first) + 1) % SECTORS] += mass * part
 
 
+@inlined
+def _by_value(mass, values, per_value, j, x, y):
+    """Return the mass of target j at (x, y), by value."""
+    return mass if values is None else mass * value_of(values, j, x, y) * per_value
+
+
 @allocating
-def _describe(rules, scales, pieces, body, weight, total, age, views, clear, pairs):
-    """Add the features (n, d) of a target to zeros, for `scales` of time, distance and speed.
+def _describe(rules, scales, values, pieces, j, body, weight, total, age, views, clear, pairs):
+    """Add the features (n, d) of target j to zeros, for `scales` of time, distance, speed and value.
 
     `total` is the sum of the weights.
     """
-    (n, particles, model), (pace, scale, top_speed) = (views.shape[0], weight.shape[0], rules.walk.model), scales
+    n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
+    pace, scale, top_speed, per_value = scales
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
@@ -72,14 +80,15 @@ def _describe(rules, scales, pieces, body, weight, total, age, views, clear, pai
                 then = place + AHEAD[k] if stays else place
                 ahead_x = x + pieces.position[then, 0] - pieces.position[place, 0]
                 ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
-            first = SUMMARY + k * SECTORS
+            first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
                     sectors = pairs[i, first : first + SECTORS]
-                    _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, mass, sectors)
+                    _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, share, sectors)
+        share = _by_value(mass, values, per_value, j, x, y)
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
-                pairs[i, 4] += mass * in_view(views[i], None if clear is None else clear[i], x, y)
+                pairs[i, 4] += share * in_view(views[i], None if clear is None else clear[i], x, y)
     mean_x, mean_y, squares = mean_x / total, mean_y / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
@@ -102,11 +111,11 @@ def _describe(rules, scales, pieces, body, weight, total, age, views, clear, pai
 
 
 @kernel
-def describe_all(rules, scales, pieces, doubtful, scene, clear, pairs, share):
+def describe_all(rules, scales, values, pieces, doubtful, scene, clear, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`.
 
-    With recorded motion, `pieces` are given; a belief after those of the targets is about targets never seen. The
-    weights of `doubtful` targets sum to the probability that they exist.
+    `values` are those of the scenario, or None. With recorded motion, `pieces` are given; a belief after those of the
+    targets is about targets never seen. The weights of `doubtful` targets sum to the probability that they exist.
     """
     belief, known, views, _, present, _ = scene
     for low, high in blocks(known.shape[0], share):
@@ -116,11 +125,15 @@ def describe_all(rules, scales, pieces, doubtful, scene, clear, pairs, share):
                 if present[r, j]:
                     body, weight, age = belief.body[r, j], belief.weight[r, j], known[r, j, AGE]
                     total = weight.sum() if doubtful else 1.0
-                    _describe(rules, scales, pieces, body, weight, total, age, views[r], ways, pairs[r, :, j])
+                    _describe(
+                        rules, scales, values, pieces, j, body, weight, total, age, views[r], ways, pairs[r, :, j]
+                    )  # fmt: skip
             for j in range(known.shape[1], pairs.shape[2]):
                 body, weight, total = belief.body[r, j], belief.weight[r, j], belief.weight[r, j].sum()
                 if total > 0.0:
-                    _describe(rules, scales, pieces, body, weight, total, np.inf, views[r], ways, pairs[r, :, j])
+                    _describe(
+                        rules, scales, values, pieces, j, body, weight, total, np.inf, views[r], ways, pairs[r, :, j]
+                    )  # fmt: skip
 
 
 class BeliefFeatures:
@@ -141,7 +154,7 @@ class BeliefFeatures:
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
     ``recorded`` and shared knowledge, targets that were never seen are together one more target, whose shares are
     expected numbers. Without identities, the m tracks that are most likely to exist take the place of targets, with
-    shares of their existence.
+    shares of their existence. In a scenario with values every share is by value / highest value, an expected value.
 
     Attributes:
         beliefs: :class:`~hitmac.agents.tracking.beliefs.Beliefs`, or :class:`~hitmac.agents.tracking.Tracks`.
@@ -157,7 +170,8 @@ class BeliefFeatures:
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
         pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
-        self._scales = pace, scenario.distance_scale, scenario.top_speed
+        self._scales = pace, scenario.distance_scale, scenario.top_speed, 1.0 / scenario.highest_value
+        self._values = make_values(scenario) if scenario.has_values else None
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
@@ -165,8 +179,8 @@ class BeliefFeatures:
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
-            describe_all, self.beliefs.rules, self._scales, self.beliefs.pieces, not self.scenario.identities, scene,
-            scene.clear, pairs,
+            describe_all, self.beliefs.rules, self._scales, self._values, self.beliefs.pieces,
+            not self.scenario.identities, scene, scene.clear, pairs,
         )  # fmt: skip
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present

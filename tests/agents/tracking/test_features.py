@@ -42,6 +42,25 @@ def test_features_of_a_target_that_is_seen_and_then_not():
     np.testing.assert_allclose(unseen[11 + 6 : 11 + 8], [0.25, 0.75], atol=1e-5)  # 2.25 sectors to the right
 
 
+def test_shares_count_by_value_where_the_target_will_be():
+    half = [(0, -1250), (600, -1250), (600, 1250), (0, 1250)]
+    scenario = ONE.replace(
+        zones=[half],
+        zone_values=[0.5],
+        target_values=[2],
+        walk="bounce",
+        speed_noise=0,
+        max_speed=51,
+        whole_numbers=False,
+    )
+    task = CoverageTask(scenario, 1, 0, features=BeliefObserver)
+    task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(500, 0)]})
+    task.simulator.state.velocity[:] = (50, 0)
+    seen = task.observe()["pairs"][0, 0, 0]  # after 20 sub-steps, at 50 a second, it has left the zone
+    np.testing.assert_allclose(seen[[3, 4]], 0.5, atol=1e-5)
+    assert [seen[11 + 18 * k :][:18].sum().round(3) for k in range(3)] == [0.5, 1, 1]
+
+
 def test_a_target_that_was_never_seen_may_be_anywhere_but_in_view():
     task = CoverageTask(ONE, 1, 0, features=BeliefObserver)
     task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-900, 900)]})
