@@ -55,10 +55,11 @@ def test_shares_count_by_value_where_the_target_will_be():
     )
     task = CoverageTask(scenario, 1, 0, features=BeliefObserver)
     task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(500, 0)]})
-    task.simulator.state.velocity[:] = (50, 0)
-    seen = task.observe()["pairs"][0, 0, 0]  # after 20 sub-steps, at 50 a second, it has left the zone
+    seen = task.observe()["pairs"][0, 0, 0]
     np.testing.assert_allclose(seen[[3, 4]], 0.5, atol=1e-5)
-    assert [seen[11 + 18 * k :][:18].sum().round(3) for k in range(3)] == [0.5, 1, 1]
+    now, soon, later = (seen[11 + 18 * k :][:18].sum() for k in range(3))
+    assert now == pytest.approx(0.5, abs=1e-5)
+    assert 0.5 < soon < later < 1.0  # more and more particles have left the zone
 
 
 def test_a_target_that_was_never_seen_may_be_anywhere_but_in_view():
