@@ -7,28 +7,35 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from observe import Memory, observe
+
+if __package__:  # a part of hitmac
+    from hitmac.envs.deployment import Memory, observe
+else:
+    from observe import Memory, observe  # type: ignore[no-redef]
 
 FOLDER = Path(__file__).parent
-POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
-SITE = POLICY["site"]
 TURNS = np.array([0, 1, -1])  # signs of the decisions: stay, left, right
 
 
 class Agent:
-    """Exported policy; make a new one for every episode.
+    """Exported policy of a folder; make a new one for every episode.
 
     Attributes:
+        card: content of ``policy.json``.
+        site: its parameters of the site.
         memory: the targets; ``memory.rows`` has the row of each id.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.card = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
+        self.site = self.card["site"]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # the networks are small
         self.networks = [
-            (network, onnxruntime.InferenceSession(FOLDER / network["file"], options)) for network in POLICY["networks"]
+            (network, onnxruntime.InferenceSession(folder / network["file"], options))
+            for network in self.card["networks"]
         ]
-        self.memory, self.random = Memory(SITE["knowledge"], SITE["num_targets"]), np.random.default_rng(0)
+        self.memory, self.random = Memory(self.site["knowledge"], self.site["num_targets"]), np.random.default_rng(0)
         self.sub_step, self.kept = 0, dict[str, np.ndarray]()
 
     def decide(
@@ -42,7 +49,7 @@ class Agent:
         seen: Any = None,
         **measured: Any,
     ) -> np.ndarray:
-        """Return the decisions (k, n) of a sub-step, one row for each of POLICY["decisions"].
+        """Return the decisions (k, n) of a sub-step, one row for each of card["decisions"].
 
         The arguments are those of `observe`, for the targets measured now, of any number. Turns beyond the pan limits
         of the site become 0.
@@ -70,7 +77,7 @@ class Agent:
         for network, session in self.networks:
             if self.sub_step % network["every"] == 0:  # an assignment holds for several sub-steps
                 nearness = network.get("nearness", {})
-                shown = observe(SITE, network["features"], heading=heading, **measured, **nearness)
+                shown = observe(self.site, network["features"], heading=heading, **measured, **nearness)
                 inputs = {name: array[None] for name, array in shown.items()} | self.kept
                 if "state" in network["inputs"] and self.sub_step == 0:
                     inputs["state"] = np.zeros((*inputs["mask"].shape, network["state_width"]), np.float32)
@@ -80,11 +87,11 @@ class Agent:
                 }
         self.sub_step += 1
         actions = self.kept["actions"][0]
-        if POLICY["idle"] == "random":  # sensors without assigned targets turn at random
+        if self.card["idle"] == "random":  # sensors without assigned targets turn at random
             idle = ~(self.kept["assigned"] & inputs["mask"])[0].any(-1)
             actions[0] = np.where(idle, self.random.integers(3, size=len(idle)), actions[0])
-        if SITE["pan_limits"]:
-            actions[0] = np.where(beyond_limits(heading, actions[0]), 0, actions[0])
+        if self.site["pan_limits"]:
+            actions[0] = np.where(beyond_limits(self.site, heading, actions[0]), 0, actions[0])
         return actions
 
     def _clear(self, rows: list[int], m: int) -> None:
@@ -96,31 +103,32 @@ class Agent:
             self.kept[name][:, :, rows] = 0
 
 
-def beyond_limits(heading: Any, turns: np.ndarray) -> np.ndarray:
+def beyond_limits(site: dict[str, Any], heading: Any, turns: np.ndarray) -> np.ndarray:
     """Return a mask (n,) of the turns that lead beyond the pan limits; a range of a whole turn has none."""
-    low, high = np.transpose(SITE["pan_limits"])
+    low, high = np.transpose(site["pan_limits"])
     middle, way = (low + high) / 2, TURNS[turns]
-    heading = np.asarray(heading) - 360 * np.round((np.asarray(heading) - middle) / 360) + way * SITE["turn_angle"]
+    heading = np.asarray(heading) - 360 * np.round((np.asarray(heading) - middle) / 360) + way * site["turn_angle"]
     outside = (heading > high + 1e-9) & (way > 0) | (heading < low - 1e-9) & (way < 0)
     return outside & (high - low < 360)
 
 
 def main() -> None:
     """Run an example, a loop to replace with your own."""
-    n, m, random = SITE["num_sensors"], SITE["num_targets"], np.random.default_rng(0)
-    extent = np.broadcast_to(SITE["arena"], 2)
-    positions = SITE["sensor_positions"] or random.uniform(-extent, extent, (n, 2))
-    if rails := SITE["rails"]:
+    agent, random = Agent(), np.random.default_rng(0)
+    site = agent.site
+    n, m = site["num_sensors"], site["num_targets"]
+    extent = np.broadcast_to(site["arena"], 2)
+    positions = site["sensor_positions"] or random.uniform(-extent, extent, (n, 2))
+    if rails := site["rails"]:
         positions = [rails[i % len(rails)][0] for i in range(n)]
-    low, high = np.broadcast_to(SITE["pan_limits"] or (-180, 180), (n, 2)).T
-    heading = np.array(SITE["sensor_headings"] or random.uniform(low, high), float)
+    low, high = np.broadcast_to(site["pan_limits"] or (-180, 180), (n, 2)).T
+    heading = np.array(site["sensor_headings"] or random.uniform(low, high), float)
     targets = random.uniform(-extent, extent, (m, 2))
-    agent = Agent()
-    for sub_step in range(20):  # one every SITE["time_step"] seconds
-        targets += 0.5 * SITE["max_speed"] * SITE["time_step"] * random.uniform(-1, 1, (m, 2))  # measure
+    for sub_step in range(20):  # one every site["time_step"] seconds
+        targets += 0.5 * site["max_speed"] * site["time_step"] * random.uniform(-1, 1, (m, 2))  # measure
         actions = agent.decide(targets, sensor_position=positions, heading=heading, along=np.zeros(n))
-        heading += SITE["turn_angle"] * TURNS[actions[0]]
-        print(sub_step, *(f"{name} {row.tolist()}" for name, row in zip(POLICY["decisions"], actions, strict=True)))
+        heading += site["turn_angle"] * TURNS[actions[0]]
+        print(sub_step, *(f"{name} {row.tolist()}" for name, row in zip(agent.card["decisions"], actions, strict=True)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.registry import named_agent
 from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
 from hitmac.agents.run.drivers import open_cameras
+from hitmac.agents.run.exported import exported_agent
 from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, Log
 from hitmac.agents.run.loop import Loop
@@ -36,8 +37,8 @@ class Options:
     """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras onvif.yaml."""
 
     agent: str = "belief-planner-fast"
-    """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run. The name of the option
-    may be left out in first place."""
+    """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run; or a folder of hitmac
+    export, which needs onnxruntime. The name of the option may be left out in first place."""
     site: str = "site.yaml"
     """Scenario of the site, with the placement fixed."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(options: Options) -> None:
     """Turn the cameras of a site until the time is over, or an exception is raised."""
     scenario, assumed = running(with_settings(load_scenario(options.site), options.set))
-    agent = named_agent(options.agent, scenario)
+    agent = exported_agent(options.agent, scenario) or named_agent(options.agent, scenario)
     names = list(getattr(scenario, "sensor_names", ()) or map(str, range(scenario.num_sensors)))
     faults, inbox = Faults(), Inbox()
     path = options.log or Path(time.strftime("run-%Y%m%d-%H%M%S.jsonl"))

@@ -2,14 +2,17 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import one_thread_each, pair_of, started
+from hitmac.agents.policy import one_thread_each, pair_of, rates_of, started
 from hitmac.agents.registry import Agent
+from hitmac.agents.run.cameras import Cameras
 from hitmac.agents.run.detections import Inbox, parse
+from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, rounded
 from hitmac.agents.tracking import DetectionFeed
 from hitmac.agents.tracking.association import LOST
@@ -19,31 +22,6 @@ from hitmac.envs.scenario import Scenario
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
 _LEAST = 0.1  # existence of a track that is shown
 _CLOCK = 0.1  # seconds; smaller changes of the computer's clock are ignored
-_TURNS = np.array([0.0, 1.0, -1.0])
-
-
-class Orders(Protocol):
-    """Cameras that turn, such as :class:`hitmac.agents.run.cameras.Cameras`."""
-
-    @property
-    def headings(self) -> np.ndarray:
-        """Present headings (n,), degrees; NaN: the camera does not answer."""
-
-    def order(self, rates: np.ndarray) -> None:
-        """Turn at these rates (n,), degrees per second."""
-
-    def messages(self) -> list[str]:
-        """Return new lines about faults."""
-
-
-class Hands(Protocol):
-    """People who pause the agent or turn cameras by hand, such as :class:`hitmac.agents.run.live.Live`."""
-
-    paused: bool
-
-    @property
-    def by_hand(self) -> dict[int, float]:
-        """Rates of the cameras that are turned by hand, degrees per second."""
 
 
 class _Scan(NamedTuple):
@@ -68,7 +46,7 @@ class Loop:
         inbox: lines of detections.
         faults: faults of the run.
         names: names of the cameras in lines and messages.
-        hands: the page; None: none.
+        hands: page whose users pause the agent and turn cameras by hand; None: none.
         monotonic: clock of the loop, that of the inbox.
         wall: clock of the detections.
     """
@@ -77,18 +55,17 @@ class Loop:
         self,
         agent: Agent,
         scenario: Scenario,
-        cameras: Orders,
+        cameras: Cameras,
         inbox: Inbox,
         faults: Faults,
         names: list[str],
         *,
-        hands: Hands | None = None,
+        hands: Live | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
         self.names, self.hands, self._monotonic, self._wall = names, hands, monotonic, wall
-        self._fastest = scenario.of_each_sensor("turn_angle") / scenario.time_step
         self._positions = np.array(scenario.sensor_positions)
         self._cameras = {  # as in every frame
             "position": self._positions.tolist(),
@@ -97,6 +74,8 @@ class Loop:
         }
         self._feed = DetectionFeed(scenario)
         self._state = started(agent.policy, [0])
+        delay = scenario.command_delay  # time steps
+        self._sent_rates = deque(np.zeros((delay + 1, len(names))), maxlen=delay + 1)  # oldest first
         self._scans: dict[int, _Scan] = {}  # the last of each camera since the last decision
         self._sent, self._heard = np.zeros((2, len(names)))  # times of the last line, and of the last valid scan
         self._offset = self._start = wall() - monotonic()
@@ -116,7 +95,7 @@ class Loop:
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """Decide, and yield the frame of each step, valid as JSON."""
-        starts, t = np.ones(1, np.bool_), self.scenario.time_step
+        starts, t, n = np.ones(1, np.bool_), self.scenario.time_step, len(self.names)
         self._sent[:] = self._heard[:] = self._monotonic()
         self._due = self._monotonic() + t
         with one_thread_each():
@@ -125,12 +104,14 @@ class Loop:
                 now = self._monotonic()
                 headings = np.array(self.cameras.headings, np.float64)
                 detections = self._feed_scans()
-                shown = self._feed.observe(now, self._positions, headings)
+                motion = {"rate": self._sent_rates[0], "commands": np.array([*self._sent_rates][1:]).reshape(-1, n)}
+                shown = self._feed.observe(now, self._positions, headings, **motion)
                 answer = self.agent.policy.predict(shown, self._state, starts, deterministic=True)
                 actions, self._state = pair_of(answer, self.agent.name)
                 starts = np.zeros(1, np.bool_)
-                rates = self._rates(actions[0, : len(self.names)], headings)
+                rates = self._rates(actions[0], headings)
                 self.cameras.order(rates)
+                self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
                 yield self._frame(now, headings, rates, detections) | {"latency": round(latency, 2)}
                 self._due += t
@@ -197,9 +178,9 @@ class Loop:
         self._scans.clear()
         return added
 
-    def _rates(self, turns: np.ndarray, headings: np.ndarray) -> np.ndarray:
-        """Return the rates (n,) of the turns and of hands, degrees per second; NaN: no answer."""
-        rates = _TURNS[turns] * self._fastest
+    def _rates(self, actions: np.ndarray, headings: np.ndarray) -> np.ndarray:
+        """Return the rates (n,) of the actions and of hands, degrees per second; NaN: no answer."""
+        rates = rates_of(actions, self.scenario)
         if self.hands is not None:
             rates *= not self.hands.paused
             for camera, rate in self.hands.by_hand.items():

@@ -8,9 +8,11 @@ import pkgutil
 import re
 import runpy
 import shlex
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -24,6 +26,7 @@ from hitmac.__main__ import COMMANDS
 from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
 from hitmac.agents.command_line import parse
+from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.registry import named_agents
 from hitmac.agents.reproduce import ROWS
 from hitmac.agents.site.command import FORMS
@@ -31,6 +34,7 @@ from hitmac.agents.training.config import check, completed, given_options, with_
 from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
 from tests.agents.evaluate.made import saved
+from tests.agents.run.fakes import SITE
 
 ROOT = Path(__file__).parents[2]
 FILES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tools/README.md")), *(ROOT / "docs").glob("*.md")]
@@ -125,7 +129,7 @@ def parsed(name, arguments):
         options, _, first = FORMS[arguments.pop(0)]
         return parse(options, name, arguments, first=first)
     if name != "train":
-        first = "--scenario" if name == "scenarios" else "--agents"
+        first = {"scenarios": "--scenario", "run": "--agent"}.get(name, "--agents")
         return parse(importlib.import_module(COMMANDS[name][0]).Options, name, arguments, first=first)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     arguments = with_seed_range(arguments)
@@ -150,6 +154,7 @@ def test_a_command_is_one(command):
             if not set(scenario) & set("/."):  # no file
                 load_scenario(scenario)
         known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
+        known = [agent for agent in known if not agent.endswith(".jsonl")]
         assert known == [""] or named_agents(known or "still", load_scenario("hit-mac"))
 
 
@@ -238,6 +243,38 @@ def test_a_site_is_made_from_what_you_have(run):
     assert f"site.yaml: 29.8 m x 22.2 m, 5 walls; {re.search(r'--origin .* --geographic', section)[0]}" in printed[0]
     assert "day-1.csv: 100 positions of 1 targets" in printed[1]
     assert printed[-1].startswith("site.png: no camera can ever see ")
+
+
+def test_cameras_turn_as_the_page_says(run):
+    """The commands of the page in a row, shorter; a detector sends to the second by UDP."""
+    SITE.replace(time_step=0.05).save("site.yaml")
+    Path("cameras.yaml").write_text("0: {driver: simulated}\n1: {driver: simulated}\n")
+    rehearsal, real, watch, evaluate = indented(PAGES["docs/run.md"])
+    line = re.search(r"```json\n(.*?)\n```", PAGES["docs/run.md"])[1].replace('"north", "time": 1700000000.25', "1")
+    run("command", rehearsal.replace("--port 8000", "--port 0 --minutes 0.01"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        address, ended = free.getsockname(), threading.Event()
+
+    def detect():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            while not ended.wait(0.02):
+                sender.sendto(line.encode(), address)
+
+    detector = threading.Thread(target=detect)
+    detector.start()
+    short = real.replace("--port 8000", "--port 0 --minutes 0.01 --log real.jsonl --log-detections")
+    try:
+        run("command", short.replace("5005", str(address[1])))
+    finally:
+        ended.set()
+        detector.join()
+    detections = [frame.tolist() for frame in read_log("real.jsonl").detections if len(frame)]
+    assert detections[0] == [[1.0, 12.4, 3.1], [1.0, 2.0, -4.5]]
+    assert run("command", watch).startswith("watch.html: belief-planner-fast; ")
+    start = read_log("rehearsal.jsonl").time[0]
+    Path("truth.csv").write_text(f"time,id,x,y\n{start},a,0,0\n{start + 10},a,1,1\n")
+    assert "\ngospa" in run("command", evaluate)
 
 
 @pytest.mark.slow
