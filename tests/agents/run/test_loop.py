@@ -1,10 +1,11 @@
 """Loop of real cameras: its time, its orders, and its faults, one by one."""
 
 import contextlib
+import http.client
 import json
-import urllib.request
 from itertools import islice
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -192,12 +193,14 @@ def test_a_page_that_is_closed_changes_nothing():
     loop, _, _ = made(scans(*EVERY), hands=live)
     with contextlib.closing(live):
         frames = []
-        page = urllib.request.urlopen(f"{live.address}frames")
+        address = urlsplit(live.address)
+        page = http.client.HTTPConnection(address.netloc, timeout=30)
+        page.request("GET", f"{address.path}events")
         for frame in islice(loop.steps(), 12):
             live.publish(frame)
             frames.append(frame)
             if len(frames) == 4:
-                assert page.readline()
+                assert page.getresponse().readline().startswith(b"data: ")
                 page.close()
     assert len(frames) == 12
     assert not messages(frames)
