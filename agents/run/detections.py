@@ -241,6 +241,8 @@ def simulated(scenario: Scenario, headings: Callable[[], np.ndarray]) -> Callabl
     """Return a reader of the detections of simulated targets by cameras with these `headings`, once a time step."""
     simulator, observer, limits = Simulator(scenario, 1, 0), DetectionObserver(scenario), limits_of(scenario)
     still = np.zeros((1, scenario.num_sensors), np.int64)
+    simulator.step(still)
+    observer.observe(simulator)  # compiled before the first detections are due
 
     def read(end: threading.Event) -> Iterator[bytes]:
         due = time.monotonic()
