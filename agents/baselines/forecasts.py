@@ -40,6 +40,7 @@ class Sampling(NamedTuple):
     key: np.uint64  # of their draws
     per_word: int  # targets in a word
     unseen: int  # further targets, for those that no sensor has seen
+    delay: int  # sub-steps from now to those of the plans
 
 
 @allocating
@@ -91,13 +92,13 @@ def spans(looks):
 
 
 @allocating
-def planned_views(views, turn, plans):
-    """Return the views (H + 1, n, 7) of sensors that now have `views` (n, 7) and turn by `plans` (n, H + 1)."""
-    planned = np.empty((plans.shape[1], *views.shape))
-    for h in range(plans.shape[1]):
+def planned_views(views, turn, plans, delay):
+    """Return the views (D + H + 1, n, 7) of sensors that have `views` (n, 7), and after a delay turn by their plans."""
+    planned = np.empty((delay + plans.shape[1], *views.shape))
+    for h in range(planned.shape[0]):
         planned[h] = views
-        for i in range(0 if h == 0 else views.shape[0]):
-            angle = math.radians(plans[i, h] * turn[i])
+        for i in range(0 if h <= delay else views.shape[0]):
+            angle = math.radians(plans[i, h - delay] * turn[i])
             c, s, x, y = math.cos(angle), math.sin(angle), views[i, VIEW_COS], views[i, VIEW_SIN]
             planned[h, i, VIEW_COS], planned[h, i, VIEW_SIN] = c * x - s * y, s * x + c * y
     return planned
@@ -204,18 +205,19 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 @allocating
 def foresee(
-    rules, search, sampling, pieces, body, weight, together, time, j, most, middle, moves, views, clear, shared, futures
-):
+    rules, samples, sampling, pieces, body, weight, together, time, j, most, looks, middle, moves, views, clear, shared,
+    futures,
+):  # fmt: skip
     """List the positions of target j at each look, from particles (7, P) sampled at even steps of their weights (P,).
 
     A sample is a ``1 / samples`` of a target; those of a weight over 1 also take the words of the `most` - 1 next
     targets. The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps
-    plan for the same futures. If all particles move `together`, samples share an entry until they turn. `middle` and
-    `moves` (L + 1,) are the middle sub-step of each look and the moves until then; `shared` (L + 1,) is scratch memory.
+    plan for the same futures. If all particles move `together`, samples share an entry until they turn. `looks`
+    (D + H + 1,) are the looks of the sub-steps from now, `middle` and `moves` (L + 1,) the middle sub-step of each look
+    and the moves until then; `shared` (L + 1,) is scratch memory.
     With recorded motion, `pieces` are given; `views` and `clear` are those of targets that evade, see
     :func:`_follow_moves`.
     """
-    samples, looks = search.samples, search.looks
     if together:
         word = j // sampling.per_word
         for look in range(1, shared.shape[0]):

@@ -13,7 +13,7 @@ from hitmac.agents.baselines.search import Motion, Search, Worth, shares_of
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.features import update
-from hitmac.agents.tracking.sight import Sight
+from hitmac.agents.tracking.sight import Sight, certain_view, turned_views
 from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.physics import KEEP
@@ -94,6 +94,10 @@ class PlannerAgent(PlanningPolicy):
     the previous sub-step; in the others, sensors plan in turn from no plans, each time in another order. The best
     result is kept.
 
+    With motors, plans begin when the next command takes effect, from the headings at which pending commands leave the
+    sensors, with turns of at most the highest rate; a lag of half the ramp stands for the acceleration. With
+    `heading_noise`, views count as narrower by its standard deviation on either side.
+
     On rails, a plan also includes one motion for the whole horizon: stay, or move forward or back at every sub-step.
     With zoom it includes one step of the lens, narrower or wider, or none. Targets that evade are expected to react to
     the last plans. Plans respect the sensors' pan limits.
@@ -113,7 +117,7 @@ class PlannerAgent(PlanningPolicy):
             as many two, and so on; all count by their middle sub-step. 0: every sub-step has its own look.
         restarts: ascents in addition to the first; 0 to 1,000.
         rounds: most revisions of a plan in an ascent; 1 to 1,000.
-        turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more.
+        turn_cost: cost of a turn by `turn_angle`, in targets covered for a sub-step; 0 or more.
         discount: weight of a sub-step relative to the previous one, since later forecasts are less certain; (0, 1].
 
     Raises:
@@ -152,13 +156,16 @@ class PlannerAgent(PlanningPolicy):
         self.decides = scenario.decisions
         limited = bool(np.isfinite(limits).any())
         circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
-        self._turn, self._view = (scenario.of_each_sensor(name) for name in ("turn_angle", "field_of_view"))
+        self._view = scenario.of_each_sensor("field_of_view")
+        turn = scenario.of_each_sensor("turn_angle")
+        self._turn = np.minimum(turn, scenario.rates[1] * scenario.time_step)
+        share = float((self._turn / turn).mean())
         farthest = min(self.horizon, math.ceil(circle / self._turn.min()))
         looks = _looks(self.horizon, whole_number("per_length", per_length, 0, 10_000))
         weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / self.samples).astype(np.float32)
         self._ways, first, then = _ways(scenario)
         self._search = Search(
-            self.samples, self.restarts, self.rounds, self.turn_cost, looks, weight, farthest, limited, limits, first,
+            self.samples, self.restarts, self.rounds, self.turn_cost * share, looks, weight, farthest, limited, limits, first,
             then,
         )  # fmt: skip
         self._rail_clear = None
@@ -169,12 +176,13 @@ class PlannerAgent(PlanningPolicy):
         self._evades = True if scenario.walk == "evade" else None
         self._beliefs: Beliefs | Tracks
         if scenario.identities:
-            self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
+            more = (*(("along",) if scenario.rails else ()), *(("pending_turn",) if scenario.turn_rates else ()))
+            self._beliefs = Beliefs(scenario, particles, seed, more)
         else:
             self._beliefs = Tracks(scenario, particles, seed)
         self.features = self._beliefs.features  # type: ignore[misc]
         unseen = math.ceil(self._beliefs.unseen)
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], 64 // self.samples, unseen)
+        self._sampling = Sampling(stream_keys(np.array([seed]))[0], 64 // self.samples, unseen, _delay(scenario))
         self._cells = make_cells(scenario, scenario.num_sensors)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -197,7 +205,9 @@ class PlannerAgent(PlanningPolicy):
         assert isinstance(self._beliefs, Beliefs)
         scene, new = self._beliefs.update(pairs, mask, None if state is None else state[0], episode_start, targets)
         most = None if targets is None else targets.shape[-1]
-        return self._plan(scene, new, pairs[:, :, 0, -1], self._beliefs.fields_of_view(pairs), state, most, own)
+        shown = dict(zip(self.features, np.moveaxis(pairs[:, :, 0], -1, 0), strict=True))
+        at, pending = (shown.get(name, np.zeros(mask.shape[:2])) for name in ("along", "pending_turn"))
+        return self._plan(scene, new, at, self._beliefs.fields_of_view(pairs), 180.0 * pending, state, most, own)
 
     def plan_tracks(
         self, observation: Observation, state: State = None, episode_start: Starts = None
@@ -205,7 +215,8 @@ class PlannerAgent(PlanningPolicy):
         """Return the same for detections without identities, the observation of such scenarios."""
         scene, new = update(self._beliefs, observation, None if state is None else state[0], episode_start)
         sensors = observation["sensors"].astype(np.float64)
-        return self._plan(scene, new, sensors[..., 6], 2.0 * sensors[..., 4], state)
+        pending = sensors[..., 8] if self.scenario.turn_rates else np.zeros(sensors.shape[:2])
+        return self._plan(scene, new, sensors[..., 6], 2.0 * sensors[..., 4], pending, state)
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the actions of the highest value."""
@@ -226,12 +237,18 @@ class PlannerAgent(PlanningPolicy):
         new: BeliefState | TracksState,
         at: np.ndarray,
         views: np.ndarray,
+        pending: np.ndarray,
         state: State,
         most: int | None = None,
         own: tuple[int, np.ndarray] = _NO_SHARES,
     ) -> tuple[np.ndarray, PlannerState]:
-        """Return the values and the state, given the sensors' places (B, n) on their rails and fields of view."""
+        """Return the values and the state.
+
+        The places on the rails, fields of view and pending turns of the sensors, degrees, are (B, n).
+        """
         (b, n), g = at.shape, self._beliefs.rows
+        if self.scenario.turn_rates:
+            scene = scene._replace(views=turned_views(scene.views, np.repeat(pending, g, 0)))
         if state is None:
             plans, ways = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
         else:
@@ -241,7 +258,7 @@ class PlannerAgent(PlanningPolicy):
         history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(at.astype(np.float64), g, 0)  # unused without rails
-        views = np.repeat(np.where(views > 0.0, views, self._view), g, 0)
+        views = np.repeat(certain_view(np.where(views > 0.0, views, self._view), self.scenario), g, 0)
         near, sampling = None, self._sampling
         if most is not None:
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
@@ -262,6 +279,14 @@ class PlannerAgent(PlanningPolicy):
         shares = np.zeros(mask.shape, np.float32)
         self.plan(pairs, mask, own=(min(window, self.horizon), shares))
         return shares
+
+
+def _delay(scenario: Scenario) -> int:
+    """Return the sub-steps until a turn takes effect: those of commands, and half those to and from its rate."""
+    if not scenario.acceleration:
+        return scenario.command_delay
+    rate = min(scenario.of_each_sensor("turn_angle").max() / scenario.time_step, scenario.rates[1])
+    return scenario.command_delay + round(0.5 * rate / scenario.acceleration / scenario.time_step)
 
 
 def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:

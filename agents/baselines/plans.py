@@ -271,6 +271,9 @@ def plan_all(
     (belief, known, all_views, _, present, time), (field_of_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
     middle_of, last = spans(search.looks)
+    ahead = np.append(np.zeros(sampling.delay, np.int64), search.looks)  # the looks of the sub-steps from now
+    middle_of += sampling.delay
+    middle_of[0] = -1
     looks = last.shape[0] - 1
     most = m + sampling.unseen
     every = empty_futures(looks, (most - 1) // sampling.per_word + 1, min(most, sampling.per_word) * (samples + 1))
@@ -289,27 +292,27 @@ def plan_all(
     for low, high in blocks(values.shape[0], share):
         for r in range(low, high):
             views, gone = all_views[r], 0
-            for h in range(1, search.looks.shape[0]):
+            for h in range(1, ahead.shape[0]):
                 gone += moves_at(rules, time[r] + h - 1)
-                if middle_of[search.looks[h]] == h:
-                    moves[search.looks[h]] = gone
+                if middle_of[ahead[h]] == h:
+                    moves[ahead[h]] = gone
             every.length[:] = 0
             row_clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
-            evaded = None if evades is None else planned_views(views, turn, kept[r])
+            evaded = None if evades is None else planned_views(views, turn, kept[r], sampling.delay)
             for j in range(m):
                 if present[r, j]:
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0 and keeps_course
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     foresee(
-                        rules, search, sampling, pieces, body, weight, together, time[r], j, 1, middle_of, moves,
-                        evaded, row_clear, shared, every,
+                        rules, samples, sampling, pieces, body, weight, together, time[r], j, 1, ahead, middle_of,
+                        moves, evaded, row_clear, shared, every,
                     )  # fmt: skip
             if sampling.unseen > 0:
                 body, weight = belief.body[r, m], belief.weight[r, m]
                 foresee(
-                    rules, search, sampling, pieces, body, weight, False, time[r], m, sampling.unseen, middle_of, moves,
-                    evaded, row_clear, shared, every,
+                    rules, samples, sampling, pieces, body, weight, False, time[r], m, sampling.unseen, ahead,
+                    middle_of, moves, evaded, row_clear, shared, every,
                 )  # fmt: skip
             close(every)
             longest = views.copy()

@@ -13,7 +13,7 @@ from hitmac.agents.policy import (
     copied_state,
     is_large,
 )
-from hitmac.agents.tracking import particles
+from hitmac.agents.tracking import particles, sight
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
 from hitmac.agents.tracking.recorded import (
     PieceFinder,
@@ -340,7 +340,7 @@ class Beliefs(Knowledge):
         cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
         working = cos**2 + sin**2 > 0.5
         view = self.fields_of_view(pairs)
-        half = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
+        half = np.where(view < 360.0, np.cos(np.radians(0.5 * sight.certain_view(view, scenario))), -2.0)
         squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
         x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, squared * working, working), -1)

@@ -1,7 +1,7 @@
 """Views of sensors, and the obstacles in their way. Compiled by numba."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,6 +102,19 @@ def chance_of_none(views, clear, near, x, y):
                 if in_view(views[i], None if clear is None else clear[i], x, y):
                     missed *= 1.0 - views[i, VIEW_CHANCE]
     return missed
+
+
+def certain_view(view: Any, scenario: Scenario) -> np.ndarray:
+    """Return fields of view, degrees, less the heading's standard error on either side, and at least half of them."""
+    return np.where(view < 360.0, np.maximum(view - 2.0 * scenario.heading_noise, 0.5 * view), view)
+
+
+def turned_views(views: np.ndarray, angle: np.ndarray) -> np.ndarray:
+    """Return views (R, n, 7) turned by angles (R, n), degrees."""
+    c, s = np.cos(np.radians(angle)), np.sin(np.radians(angle))
+    x, y, turned = views[..., VIEW_COS], views[..., VIEW_SIN], views.copy()
+    turned[..., VIEW_COS], turned[..., VIEW_SIN] = c * x - s * y, s * x + c * y
+    return turned
 
 
 @kernel

@@ -16,6 +16,7 @@ from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.association import LEAST, LOST, Filters, exchange_all, scatter_all, track_all
 from hitmac.agents.tracking.beliefs import AGE, Knowledge, Rules, Scene
 from hitmac.agents.tracking.particles import Belief, walk_model
+from hitmac.agents.tracking.sight import certain_view
 from hitmac.agents.tracking.track_states import Model
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.observation import DetectionObserver
@@ -255,7 +256,8 @@ class Tracks(Knowledge):
     def _views(self, sensors: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
         x, y, sin, cos, half, reach = np.moveaxis(sensors[..., :6], -1, 0)
-        half_cosine = np.where(half < 180.0, np.cos(np.radians(half)), -2.0)
+        half_certain = 0.5 * certain_view(2.0 * half, self.scenario)
+        half_cosine = np.where(half < 180.0, np.cos(np.radians(half_certain)), -2.0)
         chance = (1.0 - np.mean(self.scenario.miss_rates)) * (reach > 0.0)
         views = np.stack((x, y, cos, sin, half_cosine, reach**2, chance), -1)
         return np.repeat(views, self.rows, 0)

@@ -20,6 +20,7 @@ STILL = {"walk": "still", "extra_move_every": 0}
 ONE = Scenario(num_sensors=1, num_targets=1, **STILL)
 TWO = Scenario(num_sensors=2, num_targets=2, **STILL)
 AHEAD = ONE.replace(walk="bounce", speed_noise=0, time_step=1)
+MOTOR = {"turn_rates": 45, "command_delay": 3, "pan_limits": [(-180, 180)]}
 HERE = {"sensor_position": [(0, 0)], "heading": [0]}
 SMALL = {"horizon": 20, "samples": 8, "particles": 32}
 
@@ -48,6 +49,22 @@ def test_sensors_turn_the_short_way_and_leave_to_others_what_others_see(name):
     # One holds the first target, the other turns to the second.
     assert sorted(first_actions(agent, TWO, **places, target_position=[(500, 0), (0, 500)])) == [0, 1]
     assert first_actions(agent, TWO, **places, target_position=[(500, 0), (900, 0)]) == [0, 0]  # out of range
+
+
+@pytest.mark.parametrize(("degrees", "turns"), [(52, [1, 1]), (-62, [2, 2, 2, 2]), (44, [])])
+@pytest.mark.parametrize("identities", [True, False])
+def test_commands_that_are_pending_are_not_given_again(identities, degrees, turns):
+    """The target comes into view once all have taken effect, also where a motor needs time to stop."""
+    scenario = ONE.replace(**MOTOR, identities=identities)
+    place = 500 * np.cos(np.radians(degrees)), 500 * np.sin(np.radians(degrees))
+    played = [*play(small(scenario), scenario, 10, **HERE, target_position=[place])]
+    assert [int(actions[0, 0]) for _, actions, _ in played] == turns + [0] * (10 - len(turns))
+    state = played[-1][0].simulator.state
+    assert (state.visible.all(), state.pending_turn.any()) == (True, False)
+    slow = scenario.replace(acceleration=100)
+    state = [*play(small(slow), slow, 20, **HERE, target_position=[place])][-1][0].simulator.state
+    assert (state.visible.all(), state.rate.any()) == (True, False)
+    assert abs(degrees - state.heading.item()) > 35  # and no farther
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -396,13 +413,17 @@ def test_it_finds_what_was_never_seen(identities):
     assert found[within].mean() > (0.99 if identities else 0.9)  # a whole turn takes 72 sub-steps
 
 
-def test_views_that_count_for_several_sub_steps_are_those_in_their_middle():
-    """Looks last 1, 1, 2, 2, 3 and 2 sub-steps; a target in range from sub-step h on counts if their middle is."""
-    scenario = AHEAD.replace(field_of_view=360, sensing_range=800)
+@pytest.mark.parametrize("delay", [0, 4])
+def test_views_that_count_for_several_sub_steps_are_those_in_their_middle(delay):
+    """Looks last 1, 1, 2, 2, 3 and 2 sub-steps; a target in range from sub-step h on counts if their middle is.
+
+    They begin when a command takes effect.
+    """
+    scenario = AHEAD.replace(field_of_view=360, sensing_range=800, **MOTOR | {"command_delay": delay})
     agent = BeliefPlannerAgent(scenario, horizon=11, samples=1, discount=1.0, per_length=2)
     for h, count in zip(range(1, 12), (11, 10, 9, 7, 7, 5, 5, 5, 2, 2, 0), strict=True):
         task = CoverageTask(scenario, 1, 0, features=agent.features)
-        task.simulator.place(**HERE, target_position=[(800 + 20 * h - 10, 0)])
+        task.simulator.place(**HERE, target_position=[(800 + 20 * (h + delay) - 10, 0)])
         task.simulator.state.velocity[:] = (-20, 0)
         shown = task.observe()
         assert agent.plan(shown["pairs"], shown["mask"] != 0)[0][0, 0, 0] == count, h
@@ -481,6 +502,7 @@ def test_every_walk_knowledge_and_decision_can_be_played():
         COURT.replace(**zooming),
         Scenario(**zooming, pan_limits=[(-90, 90)]),
         Scenario(**zooming, walk="evade"),
+        Scenario(**MOTOR, acceleration=100, walk="evade", identities=False),
     ]
     for number, scenario in enumerate(scenarios):
         knowledge = KNOWLEDGE[number % len(KNOWLEDGE)]
@@ -494,8 +516,8 @@ def test_every_walk_knowledge_and_decision_can_be_played():
 
 
 def test_planners_cover_more_than_what_they_build_on():
-    """Foresight beats greed, beliefs beat what is seen now, motion on rails and knowledge of walls and limits their
-    lack."""
+    """Foresight beats greed, beliefs beat what is seen now, motion on rails and knowledge of walls, limits, motors
+    and noise their lack."""
     whole = load_scenario("hit-mac")
     nearest, greedy, fast = (coverage(name, whole, 120, 40) for name in ("nearest", "greedy", "planner-fast"))
     assert nearest < greedy < fast
@@ -516,6 +538,10 @@ def test_planners_cover_more_than_what_they_build_on():
     )  # fmt: skip
     knows, ignores = (scripted_agent("planner", one) for one in (limited, limited.replace(pan_limits=())))
     assert coverage(knows, limited, 100, 60) > coverage(ignores, limited, 100, 60) + 0.01
+    slow, noisy = whole.replace(**MOTOR, acceleration=80), shared.replace(heading_noise=5)
+    for name, scene, other in (("planner-fast", slow, whole), ("belief-planner-fast", noisy, shared)):
+        knows, ignores = (scripted_agent(name, one) for one in (scene, other))
+        assert coverage(knows, scene, 120, 12) > coverage(ignores, scene, 120, 12) + 0.02
 
 
 # --- options ---
