@@ -92,15 +92,9 @@ def _knowledge(scenario: Scenario, b: int) -> Knowledge:
 
 def _motors(scenario: Scenario, b: int) -> Motors:
     n, a, (lowest, highest) = scenario.num_sensors, scenario.acceleration, scenario.rates
-    return Motors(
-        command=np.zeros((scenario.command_delay + 1, n, b)),
-        lowest=lowest,
-        highest=highest,
-        dead_zone=scenario.dead_zone,
-        change=a * scenario.time_step if a else math.inf,
-        lag=0.5 / a if a else 0.0,
-        moved=np.zeros((n, b), np.bool_),
-    )
+    change, lag = (a * scenario.time_step, 0.5 / a) if a else (math.inf, 0.0)
+    command, moved = np.zeros((scenario.command_delay + 1, n, b)), np.zeros((n, b), np.bool_)
+    return Motors(command, lowest, highest, scenario.dead_zone, change, lag, moved)
 
 
 def targets_may_leave(scenario: Scenario) -> bool:

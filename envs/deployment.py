@@ -94,15 +94,9 @@ def observe(
 
 
 def sensor_rows(
-    site: Any,
-    sensor_position: Any,
-    heading: Any,
-    *,
-    field_of_view: Any = None,
-    along: Any = None,
-    rate: Any = None,
+    site: Any, sensor_position: Any, heading: Any, *, field_of_view: Any = None, along: Any = None, rate: Any = None,
     commands: Any = None,
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Return the rows (..., n, 7) of the sensors in an observation of detections, with arguments as :func:`observe`.
 
     They are x, y, sine and cosine of the heading, half the field of view in degrees, range, and the place on the rail /

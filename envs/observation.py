@@ -39,16 +39,13 @@ SITE_FEATURES = (
 )  # fmt: skip
 """Lines of sight, and the place and kind of each sensor."""
 
-MOTOR_FEATURES = ("rate", "pending_turn")
-"""Motion of a sensor that its motor turns."""
-
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
     "site": (*DEFAULT_FEATURES, *SITE_FEATURES),
     "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
-    "motors": (*DEFAULT_FEATURES, *MOTOR_FEATURES),
+    "motors": (*DEFAULT_FEATURES, "rate", "pending_turn"),
 }
 """Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
 sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with

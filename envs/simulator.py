@@ -8,7 +8,6 @@ import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, targets_may_leave, with_tracks
 from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.observe import misread_headings
 from hitmac.envs.kernels.state import KernelState, Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
@@ -116,7 +115,7 @@ class Simulator:
             return self._observed
         sensor = self._observed.sensor.copy()
         rows = self._observed._replace(knowledge=None, values=None)
-        self.run(misread_headings, self.scenario.heading_noise, sensor, rows=rows)
+        self.run(physics.misread_headings, self.scenario.heading_noise, sensor, rows=rows)
         return self._observed._replace(sensor=sensor)
 
     @property

@@ -165,8 +165,8 @@ class PlannerAgent(PlanningPolicy):
         weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / self.samples).astype(np.float32)
         self._ways, first, then = _ways(scenario)
         self._search = Search(
-            self.samples, self.restarts, self.rounds, self.turn_cost * share, looks, weight, farthest, limited, limits, first,
-            then,
+            self.samples, self.restarts, self.rounds, self.turn_cost * share, looks, weight, farthest, limited, limits,
+            first, then,
         )  # fmt: skip
         self._rail_clear = None
         if self._motion is not None:

@@ -95,16 +95,9 @@ class DetectionFeed:
         self._waiting[camera].append(scan)
 
     def observe(
-        self,
-        now: float,
-        position: Any,
-        heading: Any,
-        field_of_view: Any = None,
-        along: Any = None,
-        *,
-        rate: Any = None,
-        commands: Any = None,
-    ) -> dict[str, np.ndarray]:
+        self, now: float, position: Any, heading: Any, field_of_view: Any = None, along: Any = None, *,
+        rate: Any = None, commands: Any = None,
+    ) -> dict[str, np.ndarray]:  # fmt: skip
         """Return the observation at a time, from the scans since the last call.
 
         Args:

@@ -9,17 +9,10 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.nearest import BINS, choose_nearest, search, sort_places, write_sorted
-from hitmac.envs.kernels.physics import BLOCK, rotate
+from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.sight import disc_blocks, is_clear, wall_blocks, widest_disc
 from hitmac.envs.kernels.state import Cells, Places, X, Y
-from hitmac.envs.kernels.streams import (
-    heading_error,
-    notice,
-    pair_number,
-    position_error,
-    seen_and_noticed,
-    velocity_error,
-)
+from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 from hitmac.envs.kernels.values import value_of
 
@@ -147,16 +140,6 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
                 state, state.knowledge, state.values, own, codes, of_sensor, pairs, mask, np.uint64(first),
                 np.uint64(last),
             )  # fmt: skip
-
-
-@kernel
-def misread_headings(state, deviation, sensor, share):
-    """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
-    for low, high in blocks(sensor.shape[2], share):
-        for i in range(sensor.shape[0]):
-            for b in range(low, high):
-                angle = math.radians(heading_error(state, b, deviation, i))
-                rotate(sensor, i, b, angle)
 
 
 (

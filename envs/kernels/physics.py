@@ -17,6 +17,7 @@ from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop
 from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
 from hitmac.envs.kernels.state import core_of
+from hitmac.envs.kernels.streams import heading_error
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.values import weigh
 from hitmac.envs.kernels.walks import move_targets
@@ -336,3 +337,12 @@ def look(state, chosen, share):
     """
     for first, last in runs(chosen, share):
         _look(state, state.parameters[0], first, last)
+
+
+@kernel
+def misread_headings(state, deviation, sensor, share):
+    """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
+    for low, high in blocks(sensor.shape[2], share):
+        for i in range(sensor.shape[0]):
+            for b in range(low, high):
+                rotate(sensor, i, b, math.radians(heading_error(state, b, deviation, i)))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents.baselines.planner import BeliefPlannerAgent
 from hitmac.agents.tracking import ParticleTracker
-from hitmac.agents.tracking.sight import DIRECTIONS, Sight
+from hitmac.agents.tracking.sight import DIRECTIONS, Sight, certain_view, turned_views
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.tasks import CoverageTask
 
@@ -66,3 +66,11 @@ def test_a_camera_turns_to_the_target_that_no_wall_hides(wall, turn):
     task.simulator.place(sensor_position=[[(0, 0)]], heading=[[0]], target_position=[[(50, 50), (55, 45), (15, -20)]])
     actions, _ = agent.predict(task.observe())
     assert actions.ravel().tolist() == [turn]
+
+
+def test_views_turn_and_are_certain_within_the_error_of_the_heading():
+    assert certain_view(np.array([90.0, 12.0, 360.0]), Scenario(heading_noise=5)).tolist() == [80, 6, 360]
+    views = np.tile([1.0, 2.0, 0.6, 0.8, 0.5, 9.0, 1.0], (1, 2, 1))
+    turned = turned_views(views, np.array([[90.0, -90.0]]))
+    np.testing.assert_allclose(turned[0, :, 2:4], [(-0.8, 0.6), (0.8, -0.6)])
+    np.testing.assert_array_equal(np.delete(turned, (2, 3), -1), np.delete(views, (2, 3), -1))
