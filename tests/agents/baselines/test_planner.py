@@ -541,7 +541,7 @@ def test_planners_cover_more_than_what_they_build_on():
     slow, noisy = whole.replace(**MOTOR, acceleration=80), shared.replace(heading_noise=5)
     for name, scene, other in (("planner-fast", slow, whole), ("belief-planner-fast", noisy, shared)):
         knows, ignores = (scripted_agent(name, one) for one in (scene, other))
-        assert coverage(knows, scene, 120, 12) > coverage(ignores, scene, 120, 12) + 0.02
+        assert coverage(knows, scene, 200, 24) > coverage(ignores, scene, 200, 24) + 0.02
 
 
 # --- options ---
