@@ -7,6 +7,7 @@ the same agent in the simulator, its latency and memory, and how far any motor l
 """
 
 import argparse
+import contextlib
 import csv
 import json
 import os
@@ -177,10 +178,11 @@ def closed_loop(
         running = threading.Event()
 
         def listen() -> None:
-            for line in run.stderr or ():
-                said.append(line.rstrip())
-                if "running" in line:
-                    running.set()
+            with run.stderr or contextlib.nullcontext(()) as lines:
+                for line in lines:
+                    said.append(line.rstrip())
+                    if "running" in line:
+                        running.set()
             running.set()
 
         threading.Thread(target=listen, daemon=True).start()

@@ -11,6 +11,7 @@ def test_a_run_steers_cameras_of_which_one_fails_for_a_while():
     assert found["beyond pan limits, degrees"] <= 2.0
     assert not any(found["rates after the end"])
     assert not found["secrets"]
-    said = [line.removeprefix("hitmac run: ").rpartition(" after ")[0] for line in found["messages"] if "work" in line]
-    assert len(said) == 2, found["messages"]
-    assert "camera 0 works again," in said
+    said = [line for line in found["messages"] if "camera 0" in line][-2:]  # while it loads, a process may stall
+    first, last = (line.partition("camera 0 ")[2] for line in said)
+    assert first.startswith("does not work:")
+    assert last.startswith("works again")
