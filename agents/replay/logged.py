@@ -20,7 +20,7 @@ def record_log(run: Run) -> dict[str, Any]:
         "reach": np.broadcast_to(run.scenario.of_each_sensor("sensing_range"), (steps, n)),
         "working": ~np.isnan(run.heading),
         "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
-        "coverage": np.nan_to_num(run.covered)[:, None],
+        "coverage": run.covered[:, None],
         **_listed("tracks", "track", ("x", "y", "xx", "xy", "yy", "existence"), run.tracks),
         **_listed("detections", "detection", ("", "x", "y"), run.detections),
     }

@@ -62,7 +62,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.render": ("save_pictures", "check_film", "Picture", "save_png"),
         "hitmac.envs.kernels.state": (
             "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Poses",
-            "Grid", "Places", "Cells", "Streets",
+            "Grid", "Places", "Cells", "Streets", "Values", "Motors",
         ),
         "hitmac.envs.allocation": ("GRID_FROM",),
         "hitmac.envs.kernels.streams": (),
