@@ -157,7 +157,7 @@ class _Supervisor:
             now, self._sent = self._clock(), math.nan
             self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
             if not self._wrong and now - self._good > OLDEST:
-                self._wrong = True
+                self._wrong, self._due = True, now  # the next step stops the camera
                 self._say(f"camera {self.name} does not work: {shortly(error, str)}")
         now = self._clock()
         return max((self._due if self._wrong else min(self._due, now + self._period)) - now, 0.0)

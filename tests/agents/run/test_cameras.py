@@ -72,7 +72,8 @@ class Rig:
         while self.clock.time < until - 1e-9:
             if not math.isnan(rate):
                 self.supervisor.order(rate)
-            self.clock.time += max(self.supervisor.step(), 1e-3)
+            wait = self.supervisor.step()  # which takes time, too
+            self.clock.time += max(wait, 1e-3)
 
     @property
     def heading(self):
@@ -220,7 +221,8 @@ def test_no_order_takes_a_camera_beyond_its_limits(orders, delays, lost):
             rig.motor.delay = delays[k % len(delays)]
             rig.motor.fault = TimeoutError("lost") if lost[k % len(lost)] and k else None
             rig.supervisor.order(rate)
-            rig.clock.time += max(rig.supervisor.step(), 1e-3)
+            wait = rig.supervisor.step()
+            rig.clock.time += max(wait, 1e-3)
             rig.motor.now()
     step_of_latency = FASTEST * 3.0 * max(delays)  # an order, a reading and another order
     assert rig.motor.far <= 30.0 + step_of_latency + 1e-6
