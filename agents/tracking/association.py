@@ -11,6 +11,7 @@ from hitmac.agents.tracking.particles import STEP, X, Y, begin_course, to_border
 from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.track_states import (
+    LOST,
     TURNING,
     begin,
     find_again,
@@ -24,7 +25,6 @@ from hitmac.agents.tracking.track_states import (
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
-LOST = 5  # sub-steps without a detection after which particles replace the normal distributions
 LEAST, _MOST = 0.01, 0.999  # existence of a track
 _BIRTH = 0.02  # least existence of a new track
 _STRANGE = 0.02  # expected number of targets in the arena that no belief explains

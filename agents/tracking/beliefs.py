@@ -1,5 +1,6 @@
 """Beliefs of a whole scene, updated from observations alone."""
 
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from hitmac.agents.policy import (
     copied_state,
     is_large,
 )
-from hitmac.agents.tracking import particles, sight
+from hitmac.agents.tracking import particles, sight, track_states
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
 from hitmac.agents.tracking.recorded import (
     PieceFinder,
@@ -32,6 +33,7 @@ from hitmac.envs.simulator import positive
 
 _FORGOTTEN = 1000.0  # sub-steps; older reports are ignored
 _LEAST = 1e-3  # weight of the particles of a target that may be present
+_ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
 AGE = 4
 """Last column of a report: position, velocity, sub-steps since then (inf: unknown)."""
 
@@ -107,15 +109,55 @@ class Scene(NamedTuple):
     time: np.ndarray  # (R,) int64: sub-steps since the episode began
 
 
+@kernel
+def filter_all(rules, model, filters, scene, last_age, draws, pieces, deviation, share):
+    """Filter the new reports of all R rows, give particles to their targets, and replace them in `scene.known`.
+
+    The `filters` are the states at the last reports; after :data:`~.track_states.LOST` sub-steps without one, the
+    particles give the velocity. With recorded motion, the standard deviations of the places are written into
+    `deviation` (R, m) in place of particles.
+    """
+    (mean, covariance, mode), (belief, known, _, _, _, time) = filters, scene
+    rounded = _ROUNDED * (rules.walk.half_width + rules.walk.half_height)
+    variance = rules.deviation * rules.deviation + rounded * rounded
+    detection, lower = np.zeros(5), np.zeros((4, 4))
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            for j in range(known.shape[1]):
+                age, last = known[r, j, AGE], last_age[r, j]
+                if age >= min(last + 1.0, _FORGOTTEN):
+                    continue
+                body, weight = belief.body[r, j], belief.weight[r, j]
+                state, error, modes = mean[r, j], covariance[r, j], mode[r, j]
+                detection[:2], detection[2], detection[4] = known[r, j, :2], variance, variance
+                if last + 1.0 - age <= track_states.LOST:
+                    for back in range(int(last) + 1, int(age), -1):
+                        seconds = moves_at(rules, time[r] - back) * rules.walk.time_step
+                        track_states.predict(model, state, error, modes, seconds)
+                    track_states.update(state, error, modes, detection)
+                else:
+                    spread = track_states.spread_of(body, weight)
+                    track_states.find_again(
+                        model, rules.walk, body, weight, spread, state, error, modes, detection
+                    )  # fmt: skip
+                for a in range(4):
+                    known[r, j, a] = modes[0] * state[0, a] + modes[1] * state[1, a]
+                if pieces is None:
+                    track_states.scatter(rules.walk, body, weight, state, error, modes, 1.0, draws, lower)
+                else:
+                    own = error[int(modes[track_states.TURNING] > 0.5)]
+                    deviation[r, j] = math.sqrt(0.5 * (own[0, 0] + own[1, 1]))
+
+
 @allocating
-def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, places):
+def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, places, deviation):
     """Update the beliefs of row r with recorded motion; see :func:`track_all`, of whose arrays others are row r."""
     belief, known, _, _, present, time = scene
     for j in range(known.shape[1]):
         age, last = known[r, j, AGE], last_age[j]
         if age < min(last + 1.0, _FORGOTTEN):
             present[r, j] = True
-            take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], rules.deviation)
+            take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], deviation[j])
             for _ in range(int(age)):
                 follow_pieces(pieces, belief, r, j)
         elif present[r, j]:
@@ -136,7 +178,7 @@ def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, place
 
 
 @kernel
-def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, share):
+def track_all(rules, scene, views, all_clear, cells, last_age, deviation, pieces, places, share):
     """Update the beliefs and the possibly present targets of all R rows of knowledge by an observation.
 
     `views` (R, n, 7) have the probability that a sensor detects a target in view and the row receives the report at
@@ -151,13 +193,14 @@ def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, s
             clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
             moves = moves_at(rules, time[r] - 1) if time[r] > 0 else 0
             if pieces is not None:
-                _track_recorded(rules, scene, r, views[r], clear, near, last_age[r], pieces, places[r])
+                _track_recorded(rules, scene, r, views[r], clear, near, last_age[r], pieces, places[r], deviation[r])
                 continue
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
                 present[r, j] = age < np.inf or (not rules.all_known and (rules.returns or present[r, j]))
                 if age < min(last + 1.0, _FORGOTTEN):
-                    particles.pin(walk, belief, r, j, known[r, j, :2], known[r, j, 2:4], rules.deviation)
+                    if rules.deviation == 0.0:
+                        particles.pin(walk, belief, r, j, known[r, j, :2], known[r, j, 2:4])
                     for back in range(int(age), 0, -1):
                         for _ in range(moves_at(rules, time[r] - back)):
                             particles.advance(walk, belief, r, j)
@@ -189,6 +232,9 @@ class Knowledge:
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
         self._key = stream_keys(np.array([seed + 2**62]))[0]
+        rng = np.random.default_rng(seed)
+        normal = rng.standard_normal((self.particles, 4))
+        self._draws = np.hstack((normal - normal.mean(0), rng.random((self.particles, 2))))
 
     def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
         """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
@@ -218,10 +264,13 @@ class BeliefState(NamedTuple):
     present: np.ndarray  # (B, g, m) bool: targets that may be present
     time: np.ndarray  # (B,) int64: calls since the episode began
     place: np.ndarray  # (B, g, m, 2) last listed positions
+    # Where positions have errors, the filtered states at the last reports, as of Filters; else m is 0.
+    mean: np.ndarray  # (B, g, m, 2, 4)
+    covariance: np.ndarray  # (B, g, m, 2, 4, 4)
+    mode: np.ndarray  # (B, g, m, 2)
 
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS, _FIELD_OF_VIEW = range(11)
-_ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
 _OBSTRUCTED = 0.9
 """Probability that no random disc hides a target in view."""
 
@@ -234,6 +283,9 @@ class Beliefs(Knowledge):
     every sensor has its own beliefs; otherwise all share them. The positions and headings of all sensors are known to
     all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
     ten. Lenses that zoom show their fields of view.
+
+    Where positions have errors, a belief extrapolates the states of two Kalman filters, of a quiet and a turning target
+    as in :class:`~hitmac.agents.tracking.Tracks`, of all reports' positions.
 
     With the walk ``recorded``, the particles of a target are the recorded places nearest in position and velocity, and
     move as recorded; one whose track ends has left. A target without particles is forgotten. One more belief, after
@@ -269,6 +321,7 @@ class Beliefs(Knowledge):
             all_known=scenario.knowledge == "full",
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
+        self.model = track_states.make_model(scenario, self.rules.walk, self.pieces, 0.0)
         self._view = scenario.of_each_sensor("field_of_view")
         self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
         self.unseen = 0.0 if self.pieces is None or self.rules.all_known else self.pieces.expected
@@ -303,6 +356,7 @@ class Beliefs(Knowledge):
             np.zeros((b, g, m), np.bool_),
             np.zeros(b, np.int64),
             np.zeros((b, g, m, 2)),
+            *(np.zeros((b, g, m * (self.rules.deviation > 0.0), *shape)) for shape in ((2, 4), (2, 4, 4), (2,))),
         )
         new, starts = self._continued(blank, state, episode_start)
         new.last_age[starts], new.present[starts] = np.inf, self._finder is None
@@ -315,13 +369,19 @@ class Beliefs(Knowledge):
         reports = self._reports(pairs, mask, targets, views)
         threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
         clear = self._sight.clear(*np.moveaxis(views[:: self.rows, :, :2], -1, 0))
+        scene, deviation = Scene(belief, known, views, clear, present, np.repeat(new.time, g)), np.zeros((b * g, m))
+        if self.rules.deviation > 0.0:
+            filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[-3:])
+            threads.run(
+                filter_all, self.rules, self.model, filters, scene, last_age, self._draws, self.pieces, deviation
+            )  # fmt: skip
         found: tuple[Any, Any] = None, None
         if self._finder is not None:
             seen = known[..., AGE] < np.minimum(last_age + 1.0, _FORGOTTEN)
             found = self._finder.pieces, self._finder.nearest(known, seen, self.particles)
-        scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
         threads.run(
-            track_all, self.rules, scene, self._looks(views, reports.within), clear, self._cells, last_age, *found
+            track_all, self.rules, scene, self._looks(views, reports.within), clear, self._cells, last_age, deviation,
+            *found,
         )  # fmt: skip
         new.stream[:] = belief.stream.T.reshape(b, g, 2)
         new.time[:] += 1

@@ -33,7 +33,6 @@ START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range
 COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
-SMOOTHING = 20.0  # most detections in the mean of velocities measured with errors
 _ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
 
 
@@ -182,15 +181,15 @@ def advance(walk, belief, b, j):
 
 
 @inlined
-def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
+def _follow_course(walk, course, x, y, velocity_x, velocity_y):
     """Update the course of a target detected at (x, y)."""
     speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
     cross = abs(course[VELOCITY_X] * velocity_y - course[VELOCITY_Y] * velocity_x)
     dot = course[VELOCITY_X] * velocity_x + course[VELOCITY_Y] * velocity_y
     straight = (cross <= STRAIGHT * speed * before) & (dot > 0.0)
     seen_before = course[COUNT] > 0.0
-    if seen_before and (straight or not exact):
-        course[COUNT] = course[COUNT] + 1.0 if exact else min(course[COUNT] + 1.0, SMOOTHING)
+    if seen_before and straight:
+        course[COUNT] += 1.0
     else:
         course[BEGAN] = 1.0 if seen_before else 0.0
         course[START_X] = x - velocity_x * walk.time_step
@@ -241,26 +240,28 @@ def _spread(p, step):
 
 
 @inlined
-def draw_error(stream, b, deviation):
-    """Draw the error (x, y) of a position, normal with this standard deviation in each axis."""
-    radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(stream, b)))
-    angle = 2.0 * math.pi * draw_uniform(stream, b)
-    return radius * math.cos(angle), radius * math.sin(angle)
+def add_errors(belief, b, j, deviation):
+    """Add errors to the places of a target's particles, normal with this standard deviation in each axis."""
+    body = belief.body[b, j]
+    for p in range(body.shape[1] if deviation > 0.0 else 0):
+        radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(belief.stream, b)))
+        angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
+        body[X, p] += radius * math.cos(angle)
+        body[Y, p] += radius * math.sin(angle)
 
 
 @allocating
-def pin(walk, belief, b, j, place, velocity, deviation):
+def pin(walk, belief, b, j, place, velocity):
     """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
 
     A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
     distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
     the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
-    fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little. They
-    spread by `deviation`, the standard deviation of the errors of the place.
+    fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little.
     """
     body, course = belief.body[b, j], belief.course[b, j]
     x, y, velocity_x, velocity_y = place[0], place[1], velocity[0], velocity[1]
-    _follow_course(walk, course, x, y, velocity_x, velocity_y, deviation == 0.0)
+    _follow_course(walk, course, x, y, velocity_x, velocity_y)
     speed = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
     ahead_x = course[VELOCITY_X] / speed if speed > 0.0 else 0.0
     ahead_y = course[VELOCITY_Y] / speed if speed > 0.0 else 0.0
@@ -268,7 +269,7 @@ def pin(walk, belief, b, j, place, velocity, deviation):
     density = np.empty(SPEEDS)
     lowest, width = _fit_speeds(walk, course, density)
     total = density.sum()
-    varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
+    varied = walk.speed_noise > 0.0 and width > 0.0
     pace = max(speed * walk.time_step, 1e-9)
     ahead = to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
@@ -276,10 +277,6 @@ def pin(walk, belief, b, j, place, velocity, deviation):
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
-        if deviation > 0.0:
-            dx, dy = draw_error(belief.stream, b, deviation)
-            body[X, p] = min(max(x + dx, -walk.half_width), walk.half_width)
-            body[Y, p] = min(max(y + dy, -walk.half_height), walk.half_height)
         if speed == 0.0:
             begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
             belief.stream[DRAWN, b] += np.uint64(3)
@@ -360,13 +357,14 @@ def move_all(walk, belief, moves, share):
 
 @kernel
 def see_all(walk, belief, seen, position, velocity, deviation, share):
-    """Replace the beliefs about the targets of `seen` (B, m)."""
+    """Replace the beliefs about the targets of `seen` (B, m), and spread the particles by `deviation`."""
     for low, high in blocks(seen.shape[0], share):
         for b in range(low, high):
             for j in range(seen.shape[1]):
                 if seen[b, j]:
-                    pin(walk, belief, b, j, position[b, j], velocity[b, j], deviation)
-                else:
+                    pin(walk, belief, b, j, position[b, j], velocity[b, j])
+                    add_errors(belief, b, j, deviation)
+                if not seen[b, j] or deviation > 0.0:  # velocities with errors make no course
                     belief.course[b, j, COUNT] = 0.0
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, draw_error
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, add_errors
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, inlined
@@ -102,15 +102,13 @@ def _begin(pieces, body, p, place):
 def take_pieces(pieces, belief, r, j, x, y, places, deviation):
     """Replace the belief about a target by a detection at (x, y), with particles at recorded `places` (P,).
 
-    They are shifted to (x, y), and spread by `deviation`, the standard deviation of the errors of the position.
+    They are shifted to (x, y), and spread by `deviation`, the standard deviation of its errors.
     """
     body = belief.body[r, j]
     for p in range(places.shape[0]):
         body[X, p], body[Y, p] = x, y
-        if deviation > 0.0:
-            dx, dy = draw_error(belief.stream, r, deviation)
-            body[X, p], body[Y, p] = x + dx, y + dy
         _head(pieces, body, p, places[p])
+    add_errors(belief, r, j, deviation)
     belief.weight[r, j] = 1.0 / places.shape[0]
 
 

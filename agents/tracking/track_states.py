@@ -5,13 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, SPEED, STEP, X, Y, to_border
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, RANDOM, SPEED, STEP, WalkModel, X, Y, to_border
+from hitmac.agents.tracking.recorded import Pieces
 from hitmac.envs.kernels.threads import allocating, inlined
+from hitmac.envs.scenario import Scenario
 
 QUIET, TURNING = range(2)
 """Modes of a track: a nearly constant velocity, and a velocity that is about to change."""
 
+LOST = 5  # sub-steps without a detection after which particles replace the normal distributions
 _GATE = 16.0  # squared Mahalanobis distance
+_STRAYED = 0.002  # share of the targets whose tracks end by mistake in a sub-step
 
 
 class Model(NamedTuple):
@@ -29,6 +33,28 @@ class Model(NamedTuple):
     missed_far: float
     false: float  # mean number of false detections of a sensor
     everywhere: bool  # all places are in view of all sensors
+
+
+def make_model(scenario: Scenario, walk: WalkModel, pieces: Pieces | None, expected: float) -> Model:
+    """Return the model of a scenario's sensors and targets, with their expected number at first."""
+    s, area, t = scenario, math.prod(scenario.extent) * 4.0, scenario.time_step
+    near, far = s.miss_rates
+    stays, returns = 1.0 - s.leave_rate, s.leave_rate * s.return_rate
+    arrivals = expected * (_STRAYED + (returns / (s.leave_rate + s.return_rate) if returns > 0.0 else 0.0))
+    if pieces is not None:
+        change = np.diff(pieces.velocity, axis=0)[pieces.rest[:-1] > 0]
+        speed = float(np.sqrt(np.square(pieces.velocity).mean()))
+        quiet = float(np.square(change).sum()) / max(change.size, 1) / t
+        expected, stays = pieces.expected, 1.0 - min(pieces.rate / pieces.expected, 1.0)
+    else:
+        speed = 0.5 * (walk.min_speed + walk.max_speed) * (1.0 + 0.5 * s.speed_noise) / math.sqrt(2.0)
+        swerve = walk.swerve if walk.model != RANDOM else math.pi
+        # A swerve turns the velocity, and the noise of the length changes it.
+        quiet = (2.0 * speed * speed * min(swerve * swerve / 3.0, 1.0) + (0.1 * s.speed_noise * speed) ** 2) / t
+    return Model(
+        max(speed, 1e-6 * math.sqrt(area)), quiet, 0.5 * speed * speed / t, 0.01, 0.3, stays, expected, arrivals,
+        near, far, s.false_detections, s.knowledge == "full",
+    )  # fmt: skip
 
 
 @allocating
@@ -184,7 +210,8 @@ def find_again(model, walk, body, weight, spread, mean, covariance, mode, detect
             squares += near * (vx * vx + vy * vy)
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     variance = 0.5 * (squares / total - velocity_x * velocity_x - velocity_y * velocity_y)
-    variance = min(max(variance, 0.04 * model.speed * model.speed), model.speed * model.speed)
+    variance = max(variance, 0.04 * model.speed * model.speed) if total > 1e-200 else np.inf
+    variance = min(variance, model.speed * model.speed)
     begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance)
 
 

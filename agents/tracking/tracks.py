@@ -13,18 +13,17 @@ import numpy as np
 
 from hitmac.agents.policy import Starts, State
 from hitmac.agents.tracking import particles
-from hitmac.agents.tracking.association import LEAST, LOST, Filters, exchange_all, scatter_all, track_all
+from hitmac.agents.tracking.association import LEAST, Filters, exchange_all, scatter_all, track_all
 from hitmac.agents.tracking.beliefs import AGE, Knowledge, Rules, Scene
 from hitmac.agents.tracking.particles import Belief, walk_model
 from hitmac.agents.tracking.sight import certain_view
-from hitmac.agents.tracking.track_states import Model
+from hitmac.agents.tracking.track_states import LOST, make_model
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.observation import DetectionObserver
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
 _ERRORS = 8.0  # standard deviations, of both axes together, that a detection may be outside the arena
-_STRAYED = 0.002  # share of the targets whose tracks end by mistake in a sub-step
 _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the shorter side of the arena
 
 
@@ -140,11 +139,9 @@ class Tracks(Knowledge):
         self.most = 2 * scenario.num_targets if most is None else positive("most", most)
         noise = float(np.max(scenario.position_errors))
         self.rules = Rules(walk_model(scenario), scenario.extra_move_interval, max(noise, 1e-3), False, True)
-        self.model = self._model(0.5 * self.most if expected is None else expected)
+        expected = 0.5 * self.most if expected is None else expected
+        self.model = make_model(scenario, self.rules.walk, self.pieces, expected)
         self.unseen = self.model.expected
-        rng = np.random.default_rng(seed)
-        normal = rng.standard_normal((self.particles, 4))
-        self._draws = np.hstack((normal - normal.mean(0), rng.random((self.particles, 2))))
 
     def update(
         self,
@@ -261,27 +258,3 @@ class Tracks(Knowledge):
         chance = (1.0 - np.mean(self.scenario.miss_rates)) * (reach > 0.0)
         views = np.stack((x, y, cos, sin, half_cosine, reach**2, chance), -1)
         return np.repeat(views, self.rows, 0)
-
-    def _model(self, expected: float) -> Model:
-        """Return the model of the scenario's sensors and targets."""
-        s = self.scenario
-        area = math.prod(s.extent) * 4.0
-        near, far = s.miss_rates
-        stays, returns = 1.0 - s.leave_rate, s.leave_rate * s.return_rate
-        arrivals = expected * (_STRAYED + (returns / (s.leave_rate + s.return_rate) if returns > 0.0 else 0.0))
-        motion, t = self.rules.walk, s.time_step
-        if self.pieces is not None:
-            velocity, rest = self.pieces.velocity, self.pieces.rest
-            change = np.diff(velocity, axis=0)[rest[:-1] > 0]
-            speed = float(np.sqrt(np.square(velocity).mean()))
-            quiet = float(np.square(change).mean()) / t
-            expected, stays = self.pieces.expected, 1.0 - min(self.pieces.rate / self.pieces.expected, 1.0)
-        else:
-            speed = 0.5 * (motion.min_speed + motion.max_speed) * (1.0 + 0.5 * s.speed_noise) / math.sqrt(2.0)
-            swerve = motion.swerve if motion.model != particles.RANDOM else math.pi
-            # A swerve turns the velocity, and the noise of the length changes it.
-            quiet = (2.0 * speed * speed * min(swerve * swerve / 3.0, 1.0) + (0.1 * s.speed_noise * speed) ** 2) / t
-        return Model(
-            max(speed, 1e-6 * math.sqrt(area)), quiet, 0.5 * speed * speed / t, 0.01, 0.3, stays, expected, arrivals,
-            near, far, s.false_detections, s.knowledge == "full",
-        )  # fmt: skip

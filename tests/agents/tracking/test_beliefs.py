@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
@@ -10,12 +12,12 @@ from hitmac.envs.observation import Observer
 from hitmac.envs.simulator import Simulator
 
 
-def of_line(num_targets, heading):
+def of_line(num_targets, heading, **changes):
     """Return a function that takes in an observation of targets along +x from a sensor at the origin."""
     scenario = Scenario(
         num_sensors=1, num_targets=num_targets, walk="still", extra_move_every=0, knowledge="own", arena=1000,
         sensing_range=800,
-    )  # fmt: skip
+    ).replace(**changes)  # fmt: skip
     believed = Beliefs(scenario, 64)
 
     def update(known, k, state=None):
@@ -90,6 +92,42 @@ def test_a_view_is_that_of_the_present_lens(view, reach):
     seen = (np.hypot(x, y) < reach) & (abs(np.degrees(np.arctan2(y, x))) < view / 2)
     assert seen.any()
     np.testing.assert_array_equal(scene.belief.weight[0, 0] == 0, seen)
+
+
+@settings(max_examples=5, deadline=None)
+@given(seed=st.integers(0, 2**32), noise=st.floats(10, 100))
+def test_a_belief_is_nearer_to_the_target_than_its_last_report_with_errors(seed, noise):
+    """And it is the same for a scene alone."""
+    scenario = Scenario(num_sensors=1, knowledge="own", field_of_view=360, sensing_range=5000, position_noise=noise)
+    believed, simulator = Beliefs(scenario, 30), Simulator(scenario, 6, seed)
+    observer, states, errors = Observer(scenario, Beliefs.features), [None, None], []
+    for _ in range(60):
+        shown, truth = observer.observe(simulator), simulator.state.target_position
+        for k, rows in enumerate((slice(None), slice(2, 3))):
+            scene, states[k] = believed.update(shown["pairs"][rows], shown["mask"][rows] != 0, states[k])
+            if k == 0:
+                means = (scene.belief.body[:, :, :2] * scene.belief.weight[:, :, None]).sum(-1)
+                errors.append(np.stack((means, states[0].place[:, 0])) - truth)
+        simulator.step(np.zeros((6, 1), int))
+    believed_error, reported_error = np.linalg.norm(errors[20:], axis=-1).mean((0, 2, 3))
+    assert believed_error < 0.9 * reported_error
+    for name, one, every in zip(BeliefState._fields, states[1], states[0], strict=True):
+        np.testing.assert_array_equal(one, every[2:3], err_msg=name)
+
+
+@pytest.mark.parametrize(("delay", "gap"), [(0, 1), (3, 1), (3, 3), (0, 12)])
+def test_reports_with_errors_may_be_late_or_rare(delay, gap):
+    """Of a target at 50 units per second, the reports are those of places without errors."""
+    motion = {"walk": "bounce", "min_speed": 30, "max_speed": 60, "speed_noise": 0, "time_step": 0.2}
+    update, state = of_line(1, 180, position_noise=10.0, **motion), None
+    for time in range(20 + gap + delay):
+        made = time - delay
+        made = 19 if 19 < made < 19 + gap else made  # no report for a while
+        scene, state = update({0: (100 + 10 * made, time - made)} if made >= 0 else {}, 1, state)
+    np.testing.assert_allclose(state.mean[0, 0, 0, 0, :2], (290 + 10 * gap, 0), atol=1)
+    np.testing.assert_allclose(scene.known[0, 0, 2:4], (50, 0), atol=2)
+    means = (scene.belief.body[0, 0, :2] * scene.belief.weight[0, 0]).sum(-1)
+    np.testing.assert_allclose(means, (290 + 10 * (gap + delay), 0), atol=4)
 
 
 @pytest.mark.slow  # compiles for views by place

@@ -52,13 +52,15 @@ def test_places_velocities_and_arrivals_are_those_of_the_files(tmp_path):
     assert (pieces.expected, pieces.rate) == (5 / 5, 1 / 5)
 
 
-def test_a_target_walks_on_as_those_who_walked_the_same_way(tmp_path):
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_a_target_walks_on_as_those_who_walked_the_same_way(tmp_path, noise):
     """People go along +x to (30, 0) and turn left there; others come back straight along y = 1."""
     corner = [(x, 0) for x in range(0, 31, 2)] + [(30, y) for y in range(2, 40, 2)]
     back = [(x, 1) for x in range(60, -60, -2)]
     past = written(tmp_path / "past.csv", {"a": (0, corner), "b": (0, back)})
     now = written(tmp_path / "now.csv", {"z": (0, [(x, y - 3) for x, y in corner[5:]])})
-    scenario = hall([past]).following([now]).replace(sensor_positions=[(-5, -3)], sensing_range=25)
+    scenario = hall([past]).following([now])
+    scenario = scenario.replace(sensor_positions=[(-5, -3)], sensing_range=25, position_noise=noise)
     places = PieceFinder(scenario).nearest(np.array([[15.0, 0.5, 2, 0, 0], [15, 0.5, -2, 0, 0]]), np.ones(2, bool), 3)
     assert (places[0] < len(corner)).all()
     assert (places[1] >= len(corner)).all()
