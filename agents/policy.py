@@ -77,6 +77,23 @@ def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
     return start(np.asarray(seeds)) if callable(start) else None
 
 
+def named_arrays(name: str, state: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a state, a tuple of arrays or such tuples, with their names: NAME/0, NAME/1/0, ..."""
+    if isinstance(state, np.ndarray):
+        yield name, state
+    else:
+        for number, part in enumerate(state or ()):
+            yield from named_arrays(f"{name}/{number}", part)
+
+
+def nested_arrays(name: str, arrays: Mapping[str, Any]) -> Any:
+    """Return the state that :func:`named_arrays` names."""
+    if name in arrays:
+        return arrays[name]
+    number = len({one[len(name) + 1 :].split("/")[0] for one in arrays if one.startswith(f"{name}/")})
+    return tuple(nested_arrays(f"{name}/{part}", arrays) for part in range(number))
+
+
 class PerSensor:
     """Policy for scenes that applies a policy of a single sensor to every sensor.
 

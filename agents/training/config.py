@@ -104,6 +104,9 @@ class Options(EncoderConfig, RunOptions):
     """Maximum of environment steps over all scenes, for executors over all sensors. Alone it makes runs repeatable."""
     num_envs: NumEnvs = 512
     """Number of parallel scenes."""
+    opponent: str | None = None
+    """Opposing team where there are two: a rule, another agent's name, or the directory of a run. None: targets follow
+    the scenario's walk, sensors are greedy."""
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""

@@ -1,6 +1,6 @@
 """Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import one_thread_each, padded_actions
+from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
 from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -125,23 +125,6 @@ class AssignmentLabels(TurnLabels):
         valid = observation["mask"].flatten(1).bool()
         logits = policy.logits(observation).flatten(1)[valid]  # of S * n * m
         return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
-
-
-def _named(name: str, state: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of a state, a tuple of arrays or such tuples, with their names: NAME/0, NAME/1/0, ..."""
-    if isinstance(state, np.ndarray):
-        yield name, state
-    else:
-        for number, part in enumerate(state or ()):
-            yield from _named(f"{name}/{number}", part)
-
-
-def _nested(name: str, arrays: Mapping[str, Any]) -> Any:
-    """Return the state that :func:`_named` names."""
-    if name in arrays:
-        return arrays[name]
-    number = len({one[len(name) + 1 :].split("/")[0] for one in arrays if one.startswith(f"{name}/")})
-    return tuple(_nested(f"{name}/{part}", arrays) for part in range(number))
 
 
 LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": AssignmentLabels}
@@ -375,14 +358,14 @@ class Imitation(BaseAlgorithm):
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the arrays that the rest of the training depends on: buffer, teacher's state, average of weights."""
         state = {name: array[: self._filled] for name, array in self.buffer.items()}
-        state |= dict(_named("teacher", self.labels.state or ()))
+        state |= dict(named_arrays("teacher", self.labels.state or ()))
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore the result of :meth:`get_state`."""
         for name, array in self.buffer.items():
             array[: len(state[name])] = state[name]
-        self.labels.state = _nested("teacher", state) or None
+        self.labels.state = nested_arrays("teacher", state) or None
         self.average.load_state_dict(
             {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
         )

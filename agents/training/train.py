@@ -96,6 +96,8 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
 def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
     """Return the environments for a training, which start at staggered times of their episodes."""
     of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
+    if options.opponent is not None:
+        of_task["opponent"] = options.opponent
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
