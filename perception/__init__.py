@@ -11,6 +11,7 @@ networks), :mod:`hitmac.perception.plots` (plots of attention weights).
 from hitmac.perception.amc import AMCCritic
 from hitmac.perception.checks import check_finite
 from hitmac.perception.encoder import AgentTargetEncoder, EncoderConfig, FlatEncoder
+from hitmac.perception.entities import EntityEncoder, EntityFeatures, SelectionHead
 from hitmac.perception.functional import Features, Weights, attend, causal_mask
 from hitmac.perception.recurrent import NoisyLinear, RecurrentLayer
 from hitmac.perception.sparse import pad_scenes, unpad_scenes
@@ -23,12 +24,15 @@ __all__ = [
     "AttentionLayer",
     "EncoderBlock",
     "EncoderConfig",
+    "EntityEncoder",
+    "EntityFeatures",
     "Features",
     "FlatEncoder",
     "MultiHeadAttention",
     "NoisyLinear",
     "PositionalEncoding",
     "RecurrentLayer",
+    "SelectionHead",
     "TokenEmbedding",
     "Weights",
     "attend",

@@ -79,19 +79,21 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
     return valid
 
 
-def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> Tensor | None:
+def check_tokens(
+    x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1, name: str = "x", mask_name: str = "mask"
+) -> Tensor | None:
     """Return the mask as bool; raise unless x is (..., *token axes, feature_dim), the mask (..., *token axes)."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"x is a {type(x).__name__}; expected a tensor of features")
+        raise TypeError(f"{name} is a {type(x).__name__}; expected a tensor of features")
     if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
-        raise ValueError(f"x has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
     if mask is None:
         return None
-    mask = as_mask(mask)
+    mask = as_mask(mask, mask_name)
     if mask.shape != x.shape[:-1]:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}; it must have shape {tuple(x.shape[:-1])}")
+        raise ValueError(f"{mask_name} has shape {tuple(mask.shape)}; it must have shape {tuple(x.shape[:-1])}")
     if mask.device != x.device:
-        raise ValueError(f"mask is on {mask.device}, x on {x.device}; both must be on one device")
+        raise ValueError(f"{mask_name} is on {mask.device}, {name} on {x.device}; both must be on one device")
     return mask
 
 

@@ -194,6 +194,13 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     return config.with_options(**{name: options.pop(name) for name in config.__dict__ if name in options})
 
 
+def feature_layers(feature_dim: int, config: EncoderConfig) -> nn.Sequential:
+    """Build the layers that embed features of a width, equation (5)."""
+    inputs = feature_dim * (1 + 2 * config.num_frequencies)
+    layers = _relu_layers(inputs, *[config.weight_dim] * config.embed_layers)
+    return layers.insert(0, FourierFeatures(config.num_frequencies)) if config.num_frequencies else layers
+
+
 def _layers(config: EncoderConfig) -> list[nn.Module]:
     """Build the layers of the way of attending: HiT-MAC's attention, or the paper's ablation, the GRU."""
     kind: type[nn.Module] = RecurrentLayer
@@ -243,10 +250,7 @@ class AgentTargetEncoder(nn.Module):
         check_choice("encoder", config.encoder, ("attention", "recurrent"))
         self.config, self.feature_dim, self.weight_dim = config, feature_dim, config.weight_dim
         self.attend_over, self.pooling = config.attend_over, config.pooling
-        inputs = feature_dim * (1 + 2 * config.num_frequencies)
-        self.embed = _relu_layers(inputs, *[config.weight_dim] * config.embed_layers)
-        if config.num_frequencies:
-            self.embed.insert(0, FourierFeatures(config.num_frequencies))
+        self.embed = feature_layers(feature_dim, config)
         for name, layer in zip(ATTEND_OVER[config.attend_over].layers, _layers(config), strict=True):
             self.add_module(name, layer)
         self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))

@@ -206,9 +206,15 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """
     if mask is None:
         return scores.softmax(-1)
-    # The lowest finite number, unlike -inf, keeps rows without keys free of NaN; the product with the mask makes masked
-    # weights exactly 0.
-    return torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1) * mask
+    return masked_scores(scores, mask).softmax(-1) * mask  # in rows without keys, the softmax alone is not 0
+
+
+def masked_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return scores (..., S), the lowest finite number where the bool mask is False.
+
+    Unlike -inf, it keeps the softmax of rows without keys free of NaN.
+    """
+    return scores if mask is None else torch.where(mask, scores, torch.finfo(scores.dtype).min)
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:

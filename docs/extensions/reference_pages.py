@@ -16,6 +16,7 @@ Groups = dict[str, tuple[str, ...]]
 REFERENCE: dict[str, Groups] = {
     "hitmac.perception": {
         "Encoders": ("AgentTargetEncoder", "EncoderConfig", "Features", "Weights", "FlatEncoder"),
+        "Entities of several kinds": ("EntityEncoder", "EntityFeatures", "SelectionHead"),
         "Attention": ("AttentionLayer", "MultiHeadAttention", "attend", "causal_mask"),
         "Critic": ("AMCCritic",),
         "Transformers": ("TokenEmbedding", "PositionalEncoding", "EncoderBlock"),
@@ -41,6 +42,7 @@ MODULES: dict[str, Groups] = {
     "hitmac.perception": {
         "hitmac.perception.functional": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
         "hitmac.perception.encoder": ("ATTEND_OVER", "Attending"),
+        "hitmac.perception.entities": ("ENTITY_BLOCKS",),
         "hitmac.perception.sparse": ("AllPairs", "SparsePairs"),
         "hitmac.perception.fast_paths": ("Groups", "Bucket"),
         "hitmac.perception.recurrent": ("PairMemory", "gru"),

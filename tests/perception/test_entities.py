@@ -1,0 +1,362 @@
+"""Entities of several kinds: by hand, order, padding, absent kinds and scenes, selection, compiled and exported."""
+
+import copy
+import logging
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.distributions import Categorical
+from torch.export import Dim, export
+
+from hitmac.perception import EncoderBlock, EntityEncoder, SelectionHead
+from hitmac.perception.entities import ENTITY_BLOCKS
+from hitmac.perception.functional import FIXED_POOLINGS, SCORES
+from tests.perception.numerics import LEADS, OTHER_TYPES, gradients, random, same
+
+KINDS = {"items": 3, "keys": 5, "walls.north": 2}
+OPTIONS = [("transformer", "mean"), ("tanh", "max"), ("transformer", "sum")]
+
+
+def encoder(attention="transformer", pooling="mean", **options):
+    net = EntityEncoder(KINDS, 8, attention=attention, pooling=pooling, num_heads=2, num_blocks=2, **options).double()
+    with torch.no_grad():  # biases start at 0, which would leave masked entities 0 by themselves
+        for parameter in net.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return net
+
+
+def scenes(lead, counts):
+    return {kind: random(*lead, count, KINDS[kind]) for kind, count in zip(KINDS, counts, strict=True)}
+
+
+def flat(features):
+    return *features.per_entity.values(), features.global_feature
+
+
+@pytest.mark.parametrize("attention", ENTITY_BLOCKS)
+def test_the_encoder_by_its_equations(attention):
+    net, entities = EntityEncoder(KINDS, 8, attention=attention, pooling="sum").double(), scenes((2,), (2, 1, 3))
+    embedded = [
+        (entities[kind] @ linear.weight.T + linear.bias).clamp(min=0) + net.of_kind[number]
+        for number, (kind, (linear, _)) in enumerate(zip(KINDS, net.embed, strict=True))
+    ]
+    (block,) = net.blocks
+    x = torch.cat(embedded, 1)
+    if isinstance(block, EncoderBlock):
+        normed = block.norms[0](x)
+        query, key, value = (f(normed) for f in (block.attention.query, block.attention.key, block.attention.value))
+        y = x + block.attention.output((query @ key.mT / 8**0.5).softmax(-1) @ value)
+        expected = y + block.feed_forward(block.norms[1](y))
+    else:
+        query, key, value = (f(x).tanh() for f in (block.Q, block.K, block.V))
+        expected = block.norm((query @ key.mT / 8**0.5).softmax(-1) @ value + x)
+    found = net(entities)
+    assert list(found.per_entity) == list(KINDS)
+    same(flat(found), (expected[:, :2], expected[:, 2:3], expected[:, 3:], expected.sum(1)))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@settings(deadline=None, max_examples=15)
+@given(there=st.tuples(*[st.lists(st.booleans(), max_size=3)] * 3), lead=st.sampled_from(LEADS), data=st.data())
+def test_order_and_padding_within_a_kind_change_neither_values_nor_gradients(options, there, lead, data):
+    net = encoder(*options)
+    masks = {kind: torch.tensor(each, dtype=torch.bool) for kind, each in zip(KINDS, there, strict=True)}
+    orders = {kind: data.draw(st.permutations(mask.nonzero().flatten().tolist())) for kind, mask in masks.items()}
+    padded = scenes(lead, map(len, there))
+    short = {kind: x[..., orders[kind], :].clone().requires_grad_() for kind, x in padded.items()}
+    whole = {
+        kind: x.masked_fill(~masks[kind][:, None], data.draw(st.sampled_from([torch.nan, torch.inf]))).requires_grad_()
+        for kind, x in padded.items()
+    }
+    expected, found = net(short), net(whole, {kind: mask.expand(*lead, -1) for kind, mask in masks.items()})
+    torch.testing.assert_close(found.global_feature, expected.global_feature)
+    for kind, features in found.per_entity.items():
+        torch.testing.assert_close(features[..., orders[kind], :], expected.per_entity[kind])
+        assert not features[..., ~masks[kind], :].any()
+    if not any(mask.any() for mask in masks.values()):
+        assert not found.global_feature.any()
+    of_whole = gradients(flat(found), (*whole.values(), *net.parameters()))
+    of_short = gradients(flat(expected), (*short.values(), *net.parameters()))
+    for kind, one, other in zip(KINDS, of_whole, of_short, strict=False):
+        torch.testing.assert_close(one[..., orders[kind], :], other)
+        assert not one[..., ~masks[kind], :].any()
+    same(of_whole[3:], of_short[3:])
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_scene_of_a_batch_is_the_scene_alone(options):
+    net, entities = encoder(*options), scenes((3, 2), (4, 0, 2))
+    masks = {kind: torch.rand(x.shape[:-1]) > 0.4 for kind, x in entities.items()}
+    masks["items"][1, 1] = masks["walls.north"][1, 1] = False  # a scene without entities
+    together = flat(net(entities, masks))
+    for scene in [(0, 0), (1, 1), (2, 1)]:
+        alone = net(*({kind: x[scene] for kind, x in each.items()} for each in (entities, masks)))
+        same(flat(alone), (feature[scene] for feature in together))
+    same(flat(torch.func.vmap(net)(entities, masks)), together)
+    for dtype in OTHER_TYPES:
+        same(flat(net(entities, {kind: mask.to(dtype) for kind, mask in masks.items()})), together, rtol=0, atol=0)
+
+
+def test_only_the_embeddings_tell_kinds_apart():
+    net, (one, other) = EntityEncoder({"cats": 3, "dogs": 3}, 8), torch.randn(2, 2, 3)
+    swapped = (net({"cats": a, "dogs": b}).global_feature for a, b in ((one, other), (other, one)))
+    assert (next(swapped) - next(swapped)).abs().max() > 1e-3
+    with torch.no_grad():
+        net.of_kind[1] = net.of_kind[0]
+        net.embed[1].load_state_dict(net.embed[0].state_dict())
+    parts, whole = net({"cats": one, "dogs": other}), net({"cats": torch.cat((one, other)), "dogs": one[:0]})
+    same((torch.cat(tuple(parts.per_entity.values())), parts[1]), (whole.per_entity["cats"], whole[1]))
+
+
+@pytest.mark.parametrize("attention", ENTITY_BLOCKS)
+def test_weights_are_of_the_valid_entities(attention):
+    net, entities = encoder(attention), scenes((2,), (3, 1, 2))
+    mask = torch.tensor([[1, 0, 1], [0, 0, 0]])
+    features, weights = net(entities, {"items": mask}, need_weights=True)
+    same(flat(features), flat(net(entities, {"items": mask})))
+    valid = torch.cat((mask, torch.ones(2, 3)), 1).double()
+    assert weights.shape == (2, 2, 6, 6)
+    torch.testing.assert_close(weights.sum(-1), valid[:, None].expand(2, 2, 6))
+    assert not weights.masked_select(~valid.bool()[:, None, None]).any()
+
+
+def test_options_reach_the_layers():
+    net = EntityEncoder(KINDS, 8, embed_layers=2, num_frequencies=2, num_blocks=3, scaled=False)
+    assert [one.in_features for one in net.embed[0] if isinstance(one, nn.Linear)] == [3 * 5, 8]
+    assert len(net.blocks) == 3
+    x, entities = torch.randn(4, 8), {kind: torch.randn(2, width) for kind, width in KINDS.items()}
+    assert net(entities).global_feature.shape == (8,)
+    score = net.blocks[0].attention.score
+    torch.testing.assert_close(score(x, x), x @ x.T)
+    names = (set(EntityEncoder(KINDS, 8, attention=name).state_dict()) for name in ENTITY_BLOCKS)
+    assert next(names) != next(names)
+    entities = {kind: x.mul(3) for kind, x in entities.items()}
+    found = {one: EntityEncoder(KINDS, 8, pooling=one)(entities).per_entity for one in FIXED_POOLINGS}
+    assert all(each["items"].shape == (2, 8) for each in found.values())
+
+
+# ---- selection ----
+
+
+def test_selection_by_hand():
+    """Three candidates, by the scaled scores of a query and three keys of width 3."""
+    head = SelectionHead(3).double()
+    for linear in (head.query, head.candidate):
+        nn.init.eye_(linear.weight)
+    query = torch.tensor([1.0, 0, 2]).double()
+    candidates = torch.tensor([[0.0, 1, 1], [4, 4, 0], [2, 3, 1]]).double()
+    logits = head(query, candidates)
+    torch.testing.assert_close(logits, torch.tensor([2.0, 4, 4]).double() / 3**0.5)
+    torch.testing.assert_close(logits.softmax(0).float(), torch.tensor([0.13613, 0.43194, 0.43194]), atol=1e-5, rtol=0)
+    chances = head(query, candidates, torch.tensor([1, 0, 1])).softmax(0)
+    torch.testing.assert_close(chances, torch.tensor([2.0, -torch.inf, 4]).double().div(3**0.5).softmax(0))
+
+
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("none", [False, True])
+@settings(deadline=None, max_examples=15)
+@given(there=st.lists(st.booleans(), max_size=5), lead=st.sampled_from(LEADS), data=st.data())
+def test_masked_candidates_are_never_chosen_and_change_nothing(score, none, there, lead, data):
+    head, query, candidates = SelectionHead(8, score=score, none=none).double(), random(*lead, 8), random(*lead, 5, 8)
+    mask = torch.tensor([*there, *[False] * (5 - len(there))])
+    order = data.draw(st.permutations(mask.nonzero().flatten().tolist()))
+    short = candidates[..., order, :].clone().requires_grad_()
+    whole = candidates.masked_fill(~mask[:, None], torch.nan).requires_grad_()
+    expected, found = head(query, short), head(query, whole, mask.expand(*lead, 5))
+    left = [*order, *([5] if none else [])]
+    torch.testing.assert_close(found[..., left], expected)
+    masked = [place for place in range(5) if not mask[place]]
+    assert (found[..., masked] == torch.finfo(found.dtype).min).all()
+    if left:
+        assert not found.softmax(-1)[..., masked].any()
+        assert not torch.isin(Categorical(logits=found).sample((50,)), torch.tensor(masked)).any()
+    of_whole, *found = gradients([found[..., left].log_softmax(-1)], (whole, *head.parameters()))
+    of_short, *expected = gradients([expected.log_softmax(-1)], (short, *head.parameters()))
+    same(found, expected)
+    torch.testing.assert_close(of_whole[..., order, :], of_short)
+    assert not of_whole[..., masked, :].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_where_nothing_can_be_chosen(dtype):
+    """The distribution is uniform without gradients, or, with `none`, certain of no candidate."""
+    query, candidates, mask = torch.randn(2, 8, dtype=dtype), torch.randn(2, 3, 8, dtype=dtype), torch.zeros(2, 3)
+    head = SelectionHead(8).to(dtype)
+    chosen = Categorical(logits=head(query, candidates, mask))
+    torch.testing.assert_close(chosen.probs, torch.full((2, 3), 1 / 3, dtype=dtype))
+    (chosen.log_prob(torch.tensor([0, 2])).sum() + chosen.entropy().sum()).backward()
+    assert not any(one.grad.any() for one in head.parameters())
+    assert head(query, candidates[:, :0]).shape == (2, 0)
+    head = SelectionHead(8, none=True).to(dtype)
+    for logits in (head(query, candidates, mask), head(query, candidates[:, :0], mask[:, :0]), head(query, candidates)):
+        assert logits.isfinite().all()
+    assert head(query, candidates, mask).argmax(-1).tolist() == [3, 3]
+    assert head(query, candidates[:, :0]).softmax(-1).tolist() == [[1.0], [1.0]]
+
+
+def test_several_queries_select_among_the_same_candidates():
+    head, queries, candidates = SelectionHead(8).double(), random(2, 4, 8), random(2, 1, 3, 8)
+    mask = torch.tensor([[[1, 0, 1]], [[1, 1, 1]]])
+    found = head(queries, candidates, mask)
+    for number in range(4):
+        torch.testing.assert_close(found[:, number], head(queries[:, number], candidates[:, 0], mask[:, 0]))
+
+
+# ---- outside plain eager PyTorch ----
+
+
+class Selector(nn.Module):
+    """Encoder and head, as a policy has them."""
+
+    def __init__(self, attention, none):
+        super().__init__()
+        self.encoder = EntityEncoder({"items": 3, "keys": 5}, 8, attention=attention, num_heads=2, num_frequencies=1)
+        self.head = SelectionHead(8, none=none)
+
+    def forward(self, entities, masks):
+        features = self.encoder(entities, masks)
+        return self.head(features.global_feature, features.per_entity["items"], masks["items"]), features.global_feature
+
+
+def batch(*shape):
+    number, items, keys = shape
+    entities = {"items": torch.randn(number, items, 3), "keys": torch.randn(number, keys, 5)}
+    masks = {kind: torch.rand(x.shape[:-1]) > 0.3 for kind, x in entities.items()}
+    masks["items"][0] = masks["keys"][0] = False
+    return entities, masks
+
+
+def close(one, other):
+    same(one, other, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:# The axis name")
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")
+@pytest.mark.parametrize(("attention", "none"), [("transformer", True), ("tanh", False)])
+def test_exported_and_onnx_are_eager_at_other_sizes(attention, none, tmp_path, caplog):
+    import onnxruntime
+
+    caplog.set_level(logging.ERROR)
+    net, number = Selector(attention, none).eval(), Dim("batch", min=1)
+    sizes = {kind: {0: number, 1: Dim(kind, min=0)} for kind in ("items", "keys")}
+    program = export(net, batch(3, 4, 5), dynamic_shapes=(sizes, sizes))
+    torch.onnx.export(program, dynamo=True, verbose=False).save(tmp_path / "net.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
+    names = [one.name for one in session.get_inputs()]
+    assert names == ["entities_items", "entities_keys", "masks_items", "masks_keys"]
+    for given_scenes in (batch(7, 2, 9), batch(1, 30, 1), batch(2, 0, 3), batch(2, 3, 0)):
+        expected = net(*given_scenes)
+        close(program.module()(*given_scenes), expected)
+        arrays = (x.numpy() for part in given_scenes for x in part.values())
+        close(map(torch.as_tensor, session.run(None, dict(zip(names, arrays, strict=True)))), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attention", "none"), [("transformer", False), ("tanh", True)])
+def test_compiled_is_eager_with_its_gradients(attention, none):
+    torch._dynamo.reset()
+    net = Selector(attention, none)
+    compiled = torch.compile(net, backend="aot_eager", dynamic=True, fullgraph=True)
+    for given_scenes in (batch(3, 4, 5), batch(7, 2, 9), batch(2, 0, 3)):
+        found = [call(*given_scenes) for call in (compiled, net)]
+        close(*found)
+        totals = (logits.clamp(min=-100).square().sum() + feature.square().sum() for logits, feature in found)
+        close(*(torch.autograd.grad(total, list(net.encoder.parameters())) for total in totals))
+
+
+@pytest.mark.parametrize(("attention", "none"), [("transformer", False), ("tanh", True)])
+def test_mapped_is_batched_and_half_precision_is_close(attention, none):
+    net, given_scenes = Selector(attention, none), batch(16, 4, 5)
+    expected = net(*given_scenes)
+    close(torch.func.vmap(net)(*given_scenes), expected)
+    entities, masks = given_scenes
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under_autocast = net(entities, masks)
+    for dtype in (torch.bfloat16, torch.float16):
+        half = copy.deepcopy(net).to(dtype)({kind: x.to(dtype) for kind, x in entities.items()}, masks)
+        assert all(one.dtype == dtype for one in half)
+        for found in (half, under_autocast):
+            for one, other in zip(found, expected, strict=True):
+                kept = other > torch.finfo(torch.float32).min
+                assert (one.float() - other)[kept].abs().max() < 0.05 * other[kept].abs().max() + 0.05
+
+
+ENTITIES = {kind: torch.zeros(2, 3, width).double() for kind, width in KINDS.items()}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "says"),
+    [
+        (lambda: EntityEncoder({}), ValueError, "kinds is empty; expected"),
+        (lambda: EntityEncoder({"cats": 0}), ValueError, "cats is 0; it must be a whole number, 1 or more"),
+        (
+            lambda: EntityEncoder(KINDS, attention="dot"),
+            ValueError,
+            "attention is 'dot'; it must be one of transformer, tanh",
+        ),
+        (lambda: EntityEncoder(KINDS, num_heads=3), ValueError, "num_heads is 3; it must be a divisor of the width"),
+        (
+            lambda: EntityEncoder(KINDS, pooling="last"),
+            ValueError,
+            "pooling is 'last'; it must be one of sum",
+        ),
+        (lambda: encoder()({}), ValueError, "entities has no 'items'; expected features (..., count, 3), count 0 for"),
+        (
+            lambda: encoder()(ENTITIES | {"item": torch.zeros(2, 3, 3)}),
+            ValueError,
+            "a kind of entities is 'item'; it must be one of items, keys, walls.north (did you mean items?)",
+        ),
+        (
+            lambda: encoder()(ENTITIES, {"cats": torch.ones(2, 3)}),
+            ValueError,
+            "a kind of masks is 'cats'; it must be one of items, keys, walls.north",
+        ),
+        (
+            lambda: encoder()(ENTITIES | {"keys": torch.zeros(2, 3, 4)}),
+            ValueError,
+            "keys has shape (2, 3, 4); it needs 1 token axes or more, then 5",
+        ),
+        (
+            lambda: encoder()(ENTITIES | {"keys": torch.zeros(3, 5)}),
+            ValueError,
+            "keys has shape (3, 5); its leading axes must be those of the other kinds, (2,)",
+        ),
+        (lambda: encoder()(ENTITIES | {"items": [[0.0]]}), TypeError, "items is a list; expected a tensor of features"),
+        (
+            lambda: encoder()(ENTITIES, {"keys": torch.ones(2, 4)}),
+            ValueError,
+            "mask of keys has shape (2, 4); it must have shape (2, 3)",
+        ),
+        (
+            lambda: encoder()(ENTITIES, {"keys": -torch.ones(2, 3)}),
+            ValueError,
+            "mask of keys holds -1.0; expected 1 (valid) and 0 (absent)",
+        ),
+        (lambda: encoder()(ENTITIES, {"keys": [1]}), TypeError, "mask of keys is a list; expected a tensor of 0 and 1"),
+        (lambda: SelectionHead(0), ValueError, "weight_dim is 0; it must be a whole number, 1 or more"),
+        (lambda: SelectionHead(8, score="cosine"), ValueError, "score is 'cosine'; it must be one of dot, scaled_dot"),
+        (
+            lambda: SelectionHead(8)(torch.zeros(7), torch.zeros(3, 8)),
+            ValueError,
+            "query has shape (7,); its last axis must be 8",
+        ),
+        (
+            lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 7)),
+            ValueError,
+            "candidates has shape (3, 7); it needs 1 token axes or more, then 8",
+        ),
+        (
+            lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 8), torch.ones(1)),
+            ValueError,
+            "mask has shape (1,); it must have shape (3,)",
+        ),
+    ],
+)
+def test_bad_input(call, error, says):
+    with pytest.raises(error, match=re.escape(says)):
+        call()
