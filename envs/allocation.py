@@ -24,10 +24,8 @@ GRID_FROM = 10_000
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for values fixed by the scenario."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    large = n * m >= GRID_FROM
-    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
-    # cache sets. Large scenes are computed one by one.
-    b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
+    large = n * m >= GRID_FROM and not scenario.warehouses
+    b = num_envs if large else padded(num_envs)
     walls = scenario.all_walls
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
@@ -71,6 +69,15 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         rows.sensor[:, at.RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
+
+
+def padded(num_envs: int) -> int:
+    """Return the length of a row of `num_envs` scenes: an odd number of cache lines.
+
+    With a power of two, all rows of a scene would compete for the same few cache sets. Large scenes are computed one by
+    one.
+    """
+    return 8 * (-(-num_envs // 8) | 1)
 
 
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:

@@ -30,6 +30,10 @@ MOST_DEGREES = 1e9
 """Largest magnitude of a heading, degrees."""
 
 _FILES = {"tracks", "past_tracks", "background"}
+_NOT_IN_GAMES = (
+    "min_sensors", "min_targets", "leave_rate", "tracks", "turn_rates", "rails", "pan_limits", "sensor_headings",
+    "walls", "blocks", "extra_move_every",
+)  # fmt: skip
 _IN_HIT_MAC, _LEFT_OUT, _COUNTED = "in HiT-MAC's arena", "in proportion to the arena", "as in the tracks"
 
 
@@ -204,7 +208,7 @@ class Scenario:
     target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""
     walk: Annotated[str, Choice(WALKS)] = ""
-    """Walk of the targets; empty: with tracks `recorded`, otherwise `goals`:"""
+    """Walk of the targets; empty: with tracks `recorded`, with warehouses `carry-greedy`, otherwise `goals`:"""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -260,6 +264,27 @@ class Scenario:
     """Value of each target, multiplied by that of its zone; empty: 1."""
     seen_by: Count = 1
     """k, the number of sensors that must see a target to cover it, up to num_sensors."""
+    disc_areas: tuple[Area, ...] = ()
+    """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
+    the arena."""
+
+    warehouses: tuple[Corner, ...] = ()
+    """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and
+    others, NeurIPS 2022), in which targets carry cargoes between warehouses, see :class:`hitmac.envs.duel.Duel`; empty:
+    no game."""
+    warehouse_size: Positive = 75.0
+    """Half the side of a warehouse."""
+    cargoes: Count = 8
+    """Cargoes of an episode for each target."""
+    target_range: NotNegative = 500.0
+    """Largest distance at which a target sees another; it sees discs and sensors from farther by their radius."""
+    sensor_radius: NotNegative = 0.0
+    """Radius of the sensors, along which targets slide as along discs, with warehouses."""
+    transmittance: Fraction = 0.0
+    """Probability that a sensor sees a target through discs in a step, with warehouses."""
+    occlusion: Annotated[str, Choice(("exact", "rays"))] = "exact"
+    """Discs that block a view, with warehouses: `exact`: those on the line of sight; `rays`: interpolated between rays,
+    as in MATE."""
     background: str = ""
     """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
     YAML file; empty: none."""
@@ -277,7 +302,7 @@ class Scenario:
         if count := self.num_targets is _COUNTED:
             vars(self)["num_targets"] = fields["num_targets"]
         if self.walk == "":
-            vars(self)["walk"] = "recorded" if self.tracks else "goals"
+            vars(self)["walk"] = "recorded" if self.tracks else "carry-greedy" if self.warehouses else "goals"
         wrong: dict[str, Exception] = {}
         for name in _FILES:
             try:
@@ -444,6 +469,8 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
     starts = s.rail_starts[:n] if s.rails else ()
     pans = len(s.pan_limits) in (0, 1, n) and all(low <= high for low, high in s.pan_limits)
     headings, named = np.array(s.sensor_headings), s.target_values
+    alone = next((name for name in _NOT_IN_GAMES if getattr(s, name)), "")  # without warehouses
+    carries = s.walk.startswith("carry")
     limit = limits_of(s) if pans and len(headings) == n else np.full((len(headings), 2), (-np.inf, np.inf))
 
     def one_or_two(numbers: Any) -> bool:
@@ -488,6 +515,14 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("disc_radius", not s.random_discs or n * large**2 <= room, "smaller, since no disc may cover any sensor"),
         ("walk", s.walk != "streets" or s.blocks, "streets only with blocks"),
         ("walk", s.walk != "recorded" or s.tracks, "recorded only with tracks"),
+        ("warehouses", len(s.warehouses) != 1, "empty, or at least 2"),
+        ("warehouses", inside(s.warehouses), arena),
+        ("warehouses", not s.warehouses or not alone, f"empty with {alone}"),
+        ("walk", carries == bool(s.warehouses), "one of carry-... if and only if warehouses are given"),
+        ("placement", s.placement == "areas" or not s.warehouses, "areas with warehouses"),
+        ("zoom", zooms or not s.warehouses, "the narrowest and the widest field of view with warehouses"),
+        ("disc_areas", s.warehouses or not s.disc_areas, "empty without warehouses"),
+        ("disc_areas", all(within_arena(*area) for area in s.disc_areas), f"[x low, x high, y low, y high] {arena}"),
         ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks"),
         ("blocks", len(s.blocks) in (0, 2), "empty, or [rows, columns]"),
         ("street_width", not rows or s.street_width < street, f"under {street:g} with these blocks"),
@@ -532,8 +567,9 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
     Args:
         scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors), the path of a YAML file, or the
-            directory of a training run or checkpoint, for the scenario of the training.
+            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors; ``mate-6v10-4``: 6 sensors, 10
+            targets, 4 discs), the path of a YAML file, or the directory of a training run or checkpoint, for the
+            scenario of the training.
 
     Raises ``ValueError`` for an unknown name or a file that is not a scenario, ``FileNotFoundError`` for a missing one.
     """
@@ -544,6 +580,10 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
     name = str(scenario)
     if name in presets():
         return _read(SCENES / f"{name}.yaml")
+    if game := re.fullmatch(r"mate-(\d+)v(\d+)-(\d+)", name):
+        n, m, k = map(int, game.groups())
+        preset = _read(SCENES / f"mate-{4 if n <= 4 else 8}v8-9.yaml")
+        return preset.replace(name=name, num_sensors=n, num_targets=m, random_discs=k)
     sized = re.fullmatch(r"(.+)-(\d+)x(\d+)", name)
     if sized and sized[1] in presets():
         preset, n = _read(SCENES / f"{sized[1]}.yaml"), int(sized[2])

@@ -81,6 +81,8 @@ class Simulator:
         num_threads: int | None = None,
     ) -> None:
         self.scenario = load_scenario(scenario)
+        if self.scenario.warehouses and type(self) is Simulator:
+            raise ValueError(f"scenario {self.scenario.name!r} has warehouses; make its simulator by make_simulator")
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
         self._observed = self.rows._replace(
@@ -98,7 +100,8 @@ class Simulator:
         self.num_threads, self.threads, self.sensor_threads = divide(self.num_envs, n, m, given, self.large)
         self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
-        self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)))
+        shapes: list[tuple[int, ...]] = [(self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)]
+        self._action_shapes = dict.fromkeys(shapes)
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
         self.reset(seed=seed)
@@ -180,13 +183,18 @@ class Simulator:
             self._set_tracks(self.rows.tracks)
         if self._commands is not None:
             self._commands[chosen] = 0.0
-        self.run(
-            physics.begin,
-            chosen,
-            rows=self.rows._replace(tracks=None, knowledge=None, grid=None, values=None, motors=None),
-        )
-        self.run(physics.look, chosen)
+        self._begin(chosen)
+        self._look(chosen)
         self._put(checked, chosen)
+
+    def _begin(self, chosen: np.ndarray) -> None:
+        """Place everything for a new episode."""
+        rows = self.rows._replace(tracks=None, knowledge=None, grid=None, values=None, motors=None)
+        self.run(physics.begin, chosen, rows=rows)
+
+    def _look(self, chosen: np.ndarray) -> None:
+        """Update the derived state, views and knowledge after a start or a change of places."""
+        self.run(physics.look, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
         """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn and move, the targets move.
@@ -303,7 +311,7 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            self.run(physics.look, chosen)
+            self._look(chosen)
 
     def _set_tracks(self, tracks: Tracks) -> None:
         """Set the tracks of the state; without scenes that follow them, remove them."""
@@ -342,14 +350,17 @@ class Simulator:
 
     def clone(self) -> "Simulator":
         """Return an independent simulator in the same state, which continues identically."""
-        return _restored(self.scenario, self.num_envs, self.num_threads, self.get_state())
+        function, arguments = self.__reduce__()
+        return function(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by constructor arguments and state: `state` and `rows` share memory."""
-        return _restored, (self.scenario, self.num_envs, self.num_threads, self.get_state())
+        return _restored, (type(self), self.scenario, self.num_envs, self.num_threads, self.get_state())
 
 
-def _restored(scenario: Scenario, num_envs: int, num_threads: int, state: Mapping[str, np.ndarray]) -> Simulator:
-    simulator = Simulator(scenario, num_envs, seed=0, num_threads=num_threads)
+def _restored(
+    kind: type[Simulator], scenario: Scenario, num_envs: int, num_threads: int, state: Mapping[str, np.ndarray]
+) -> Simulator:
+    simulator = kind(scenario, num_envs, seed=0, num_threads=num_threads)
     simulator.set_state(state)
     return simulator

@@ -14,7 +14,7 @@ from hitmac.envs.kernels.threads import allocating, compiled, inlined, one_of
 
 
 @allocating
-def _deal(state, b, n, count):
+def deal(state, b, n, count):
     """Return n different ones of the numbers 0 to count - 1, drawn at random (Fisher and Yates)."""
     dealt = np.arange(count)
     for i in range(min(n, count - 1)):
@@ -26,7 +26,7 @@ def _deal(state, b, n, count):
 @allocating
 def _in_areas(state, p, poses, rails, streets, b):
     """Anywhere in `sensor_areas`, dealt out to the sensors at random."""
-    dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
+    dealt = deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
         area = state.areas[dealt[i]]
         point = draw_point(state, p, b, area[0], area[1], area[2], area[3])
@@ -36,7 +36,7 @@ def _in_areas(state, p, poses, rails, streets, b):
 @allocating
 def _on_grid(state, p, poses, rails, streets, b):
     """In the centres of different random cells of a grid over the arena, with `grid` cells along each side."""
-    dealt = _deal(state, b, state.sensor.shape[0], p.grid * p.grid)
+    dealt = deal(state, b, state.sensor.shape[0], p.grid * p.grid)
     for i in range(state.sensor.shape[0]):
         x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_width
         y = ((dealt[i] // p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_height
@@ -70,7 +70,7 @@ def _on_rails(state, p, poses, rails, streets, b):
     """On their rails, at `rail_starts`, on a shared rail dealt out at random, or anywhere without starts."""
     if rails is not None:
         n, given, shared = state.sensor.shape[0], rails.start.shape[0] > 0, rails.length.shape[0] == 1
-        dealt = _deal(state, b, n, n) if given and shared else np.arange(n)
+        dealt = deal(state, b, n, n) if given and shared else np.arange(n)
         for i in range(n):
             if given:
                 along = rails.start[dealt[i]]
@@ -93,7 +93,7 @@ def _at_crossings(state, p, poses, rails, streets, b):
     """At different random crossings of the streets between `blocks`."""
     if streets is not None:
         columns = streets.x.shape[0]
-        dealt = _deal(state, b, state.sensor.shape[0], columns * streets.y.shape[0])
+        dealt = deal(state, b, state.sensor.shape[0], columns * streets.y.shape[0])
         for i in range(state.sensor.shape[0]):
             state.sensor[i, X, b] = streets.x[dealt[i] % columns]
             state.sensor[i, Y, b] = streets.y[dealt[i] // columns]

@@ -201,6 +201,26 @@ def _as_recorded(state, p, streets, grid, first, last):
     _stay(state, p, streets, grid, first, last)
 
 
+@compiled
+def _carry_random(state, p, streets, grid, first, last):
+    """With `warehouses`, in random directions, each held for 20 steps."""
+
+
+@compiled
+def _carry_naive(state, p, streets, grid, first, last):
+    """With `warehouses`, from one warehouse to the next."""
+
+
+@compiled
+def _carry_greedy(state, p, streets, grid, first, last):
+    """With `warehouses`, straight to the goals of their loads, with noise."""
+
+
+@compiled
+def _carry_heuristic(state, p, streets, grid, first, last):
+    """As `carry-greedy`, and away from the middle of views."""
+
+
 class Walk(NamedTuple):
     """Walk of the targets, and the assumptions of agents about it."""
 
@@ -221,8 +241,12 @@ WALKS = {
     "evade": Walk(_evade, "constant velocity", reacts=True),
     "streets": Walk(walk_streets, "constant velocity"),
     "recorded": Walk(_as_recorded, "constant velocity"),
+    "carry-random": Walk(_carry_random, "constant velocity"),
+    "carry-naive": Walk(_carry_naive, "goals"),
+    "carry-greedy": Walk(_carry_greedy, "goals"),
+    "carry-heuristic": Walk(_carry_heuristic, "goals", reacts=True),
 }
-"""The walks of the targets, by name."""
+"""The walks of the targets, by name. The moves of those with warehouses are actions of :mod:`hitmac.envs.duel`."""
 
 _walk = one_of([walk.move for walk in WALKS.values()])
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from hitmac.envs.duel import make_simulator
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
 
 SUB_STEPS_PER_DECISION = 10
@@ -107,7 +107,7 @@ class Task:
             if name not in Task.__dataclass_fields__:
                 setattr(self, name, convert(name, hint, getattr(self, name)))
         scenario = self.spec.scenario if self.scenario is None else self.scenario
-        self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
+        self.simulator = make_simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario = self.simulator.scenario
         near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
         if self.features is None:

@@ -51,7 +51,7 @@ def scenarios(draw, rails=True):
         start_heading=draw(st.sampled_from(["random", "target"])),
         target_area=(-arena, arena, -arena / 2, arena / 2),
         walk=draw(
-            st.sampled_from([walk for walk in WALKS if walk not in ("streets", "recorded")])
+            st.sampled_from([walk for walk in WALKS if walk not in ("streets", "recorded") and "carry" not in walk])
         ),  # of cities, tracks
         wander=draw(st.floats(0, 180)),
         time_step=draw(st.sampled_from([0.13, 1.0])),

@@ -1,0 +1,213 @@
+"""Simulator of two teams: sensors, and targets that carry cargoes between warehouses."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitmac.envs.allocation import padded
+from hitmac.envs.kernels import duel as kernels
+from hitmac.envs.kernels.duel import Cargo, Game
+from hitmac.envs.kernels.state import TURN
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.simulator import TRACKS, Simulator
+from hitmac.envs.validation import as_array, positive, shortly
+
+
+class Duel(Simulator):
+    """Batch of independent games of two teams, MATE (Pan and others, NeurIPS 2022, Datasets and Benchmarks).
+
+    Sensors turn and zoom; targets carry cargoes between warehouses, and slide along discs and sensors. A load of w
+    cargoes is worth 100 w to the targets when it arrives, and a bounty, which is 100 w at first and falls by 1 in every
+    step in which a sensor sees the target. The game is zero-sum, and ends when all cargoes have arrived.
+
+    Args:
+        scenario: a :class:`Scenario` with `warehouses`, a preset's name such as ``mate-4v8-9`` or a YAML file's path.
+        num_envs, seed, num_threads: see :class:`Simulator`.
+
+    Attributes:
+        cargo: the :class:`~hitmac.envs.kernels.duel.Cargo`, live arrays with the scenes along the first axis.
+        cargo_rows: the same arrays in the layout of the kernels, with the scenes along the last axis.
+        game: the :class:`~hitmac.envs.kernels.duel.Game`, its constants.
+        opponent: function ``(duel, chosen) -> (B, m, 2)`` that returns the action of the targets where a step has none;
+            None: the scenario's `walk`.
+
+    Raises:
+        ValueError: a scenario without warehouses, and as :class:`Simulator`.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "mate-4v8-9",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        num_threads: int | None = None,
+    ) -> None:
+        scenario = load_scenario(scenario)
+        if not scenario.warehouses:
+            raise ValueError(f"scenario {scenario.name!r} has no warehouses; make its simulator by make_simulator")
+        self.cargo_rows, self.game = _allocate(scenario, padded(positive("num_envs", num_envs)))
+        self.cargo = Cargo(*(np.moveaxis(array, -1, 0)[:num_envs] for array in self.cargo_rows))
+        self.opponent: Callable[[Duel, np.ndarray], np.ndarray] | None = None
+        super().__init__(scenario, num_envs, seed, num_threads=num_threads)
+        self._action_shapes |= {(num_envs, self.scenario.num_sensors, 2): None}
+
+    def _begin(self, chosen: np.ndarray) -> None:
+        self.run(kernels.begin, self.cargo_rows, self.game, chosen)
+
+    def _look(self, chosen: np.ndarray) -> None:
+        self.run(kernels.look, self.cargo_rows, self.game, chosen)
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None) -> None:
+        """Advance the scenes of `mask` (B,), or all, by one step: the sensors turn, then the targets move.
+
+        Args:
+            action: (B, n, 2) degrees by which the sensors turn and zoom (over 0: left, and wider), limited to
+                `turn_angle` and `zoom_step`; or whole numbers as in :meth:`Simulator.step`.
+            mask: (B,) bool, the scenes to advance.
+            target_action: (B, m, 2) displacements of the targets, scaled to the longest step where longer; None: those
+                of `opponent`.
+
+        Raises:
+            ValueError: an action or a mask of another shape or type, or a number that is not finite; the state is then
+                unchanged.
+        """
+        chosen, action, places = self.chosen(mask), as_array("action", action), self.state.target_position.shape
+        if action.dtype.kind not in ("f" if action.ndim == 3 else "iu") or action.shape not in self._action_shapes:
+            raise ValueError(
+                f"action is {action.dtype} of shape {action.shape}; it must be floating-point degrees or whole numbers "
+                f"of shape {' or '.join(map(str, self._action_shapes))}"
+            )
+        targets = None if target_action is None else as_array("target_action", target_action)
+        if targets is not None and (targets.dtype.kind not in "iuf" or targets.shape != places):
+            raise ValueError(
+                f"target_action is {targets.dtype} of shape {targets.shape}; it must be numbers of {places}"
+            )
+        for name, array in (("action", action), ("target_action", targets)):
+            if array is not None and not np.isfinite(array[chosen]).all():
+                raise ValueError(f"{name} holds a number that is not finite: {shortly(array[chosen])}")
+        self._step(self.turns(action, chosen), targets, chosen)
+
+    def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return a valid action of :meth:`step` in degrees, (B, n, 2)."""
+        if action.dtype.kind == "f":
+            return action
+        shape = self.state.heading.shape
+        ways = ((action == 1).astype(np.float64) - (action == 2)).reshape(shape[0], -1, shape[1])
+        degrees = np.zeros((*shape, 2))
+        degrees[..., 0] = ways[:, 0] * self.rows.sensor[:, TURN, 0]
+        degrees[..., 1] = ways[:, 1] * -self.scenario.zoom_step if ways.shape[1] > 1 else 0.0
+        return degrees
+
+    def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
+        """Advance the `chosen` scenes by one step, with an action of :meth:`turns`."""
+        self._step(action, None, chosen)
+
+    def _step(
+        self, action: np.ndarray, target_action: np.ndarray | None, chosen: np.ndarray, drawn: bool = False
+    ) -> None:
+        """Advance by one step; `drawn`: `game` holds the random numbers of the step."""
+        if target_action is None:
+            target_action = (self.opponent or walk)(self, chosen)
+        actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, target_action))
+        self.run(kernels.step, self.cargo_rows, self.game, *actions, drawn, chosen)
+
+    @property
+    def target_reward(self) -> np.ndarray:
+        """(B,) reward of the targets in the last step; that of the sensors is its negative."""
+        return self.cargo.target_reward.copy()
+
+    @property
+    def sparse_reward(self) -> np.ndarray:
+        """(B,) reward of the targets in the last step that is paid at deliveries only: twice the bounty left."""
+        return self.cargo.sparse_reward.copy()
+
+    @property
+    def freight(self) -> np.ndarray:
+        """(B, m) worth of each target's load without its bounty."""
+        return self.game.worth * self.cargo.weight
+
+    @property
+    def seen_by_targets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sensors (B, m, n), discs (B, m, k) and targets (B, m, m) that each target sees, bool."""
+        return self.cargo.sees_sensor.copy(), self.cargo.sees_disc.copy(), self.cargo.sees_target.copy()
+
+    @property
+    def transport_rate(self) -> np.ndarray:
+        """(B,) share of the bounties that the targets have received, 0 before the first delivery."""
+        most = 2.0 * self.game.worth * self.cargo.delivered
+        return np.divide(self.cargo.paid, most, out=np.zeros(self.num_envs), where=most > 0)
+
+    @property
+    def real_coverage(self) -> np.ndarray:
+        """(B,) share of the targets with a bounty that sensors see; 0 where no target has one."""
+        owed = self.cargo.bounty > 0
+        return (owed & self.state.covered).sum(1) / np.maximum(owed.sum(1), 1)
+
+    @property
+    def done(self) -> np.ndarray:
+        """(B,) bool: all cargoes have arrived."""
+        return (self.cargo.awaiting == 0).all(1)
+
+    def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        for name in places:
+            if name in TRACKS:
+                raise ValueError(f"{name} is given; with warehouses, give the targets' actions to step")
+        checked = super()._checked(places)
+        for name, array in checked.items():
+            if np.isnan(array).any():
+                raise ValueError(f"{name} holds nan; with warehouses every number must be finite")
+        return checked
+
+    def _whole_state(self) -> dict[str, np.ndarray]:
+        return super()._whole_state() | {f"cargo_{name}": array for name, array in self.cargo._asdict().items()}
+
+
+def make_simulator(
+    scenario: Scenario | str | Path = "hit-mac",
+    num_envs: int = 1,
+    seed: int | Sequence[int] | None = None,
+    *,
+    num_threads: int | None = None,
+) -> Simulator:
+    """Return the simulator of a scenario: a :class:`Duel` with warehouses, or a :class:`Simulator`."""
+    scenario = load_scenario(scenario)
+    kind = Duel if scenario.warehouses else Simulator
+    return kind(scenario, num_envs, seed, num_threads=num_threads)
+
+
+def walk(duel: Duel, chosen: np.ndarray) -> np.ndarray:
+    """Return the action (B, m, 2) of the targets by the scenario's `walk`."""
+    return duel.state.goal - duel.state.target_position
+
+
+def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
+    """Return the arrays of `b` scenes with the scenes along the last axis, zero, and the constants of the game."""
+    n, m, w, k = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses), scenario.random_discs
+    width, height = scenario.extent
+    shapes: dict[str, Any] = {
+        "capacity": (m,), "weight": (m,), "goal": (m,), "bounty": (m,), "empty": (m, w), "remaining": (w, w),
+        "awaiting": (w,), "delivered": (), "paid": (), "target_reward": (), "sparse_reward": (), "collides": (m,),
+        "sees_sensor": (m, n), "sees_disc": (m, k + len(scenario.discs)), "sees_target": (m, m), "sensors_seen": (n, n),
+    }  # fmt: skip
+    real = ("bounty", "paid", "target_reward", "sparse_reward")
+    whole = ("capacity", "weight", "goal", "remaining", "awaiting", "delivered")
+    kinds = dict.fromkeys(real, np.float64) | dict.fromkeys(whole, np.int64)
+    cargo = Cargo(**{name: np.zeros((*shape, b), kinds.get(name, np.bool_)) for name, shape in shapes.items()})
+    areas = scenario.disc_areas or ((-width, width, -height, height),)
+    game = Game(
+        warehouse=np.array(scenario.warehouses),
+        size=scenario.warehouse_size,
+        disc_area=np.resize(np.array(areas, np.float64), (k, 4)),
+        cargoes=scenario.cargoes * m,
+        worth=float(np.ceil(2.0 * min(width, height) / (scenario.max_speed * scenario.time_step))),
+        target_range=scenario.target_range,
+        sensor_radius=scenario.sensor_radius,
+        transmittance=scenario.transmittance,
+        rays=scenario.occlusion == "rays",
+        transmitted=np.zeros((n, m, b), np.bool_),
+        chance=np.zeros((m, b)),
+    )
+    return cargo, game
