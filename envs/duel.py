@@ -117,7 +117,7 @@ class Duel(Simulator):
     @property
     def target_reward(self) -> np.ndarray:
         """(B,) reward of the targets in the last step; that of the sensors is its negative."""
-        return self.cargo.target_reward.copy()
+        return self.cargo.reward.sum(1)
 
     @property
     def sparse_reward(self) -> np.ndarray:
@@ -189,10 +189,10 @@ def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
     width, height = scenario.extent
     shapes: dict[str, Any] = {
         "capacity": (m,), "weight": (m,), "goal": (m,), "bounty": (m,), "empty": (m, w), "remaining": (w, w),
-        "awaiting": (w,), "delivered": (), "paid": (), "target_reward": (), "sparse_reward": (), "collides": (m,),
+        "awaiting": (w,), "delivered": (), "paid": (), "reward": (m,), "sparse_reward": (), "collides": (m,),
         "sees_sensor": (m, n), "sees_disc": (m, k + len(scenario.discs)), "sees_target": (m, m), "sensors_seen": (n, n),
     }  # fmt: skip
-    real = ("bounty", "paid", "target_reward", "sparse_reward")
+    real = ("bounty", "paid", "reward", "sparse_reward")
     whole = ("capacity", "weight", "goal", "remaining", "awaiting", "delivered")
     kinds = dict.fromkeys(real, np.float64) | dict.fromkeys(whole, np.int64)
     cargo = Cargo(**{name: np.zeros((*shape, b), kinds.get(name, np.bool_)) for name, shape in shapes.items()})

@@ -39,7 +39,9 @@ class Cargo(NamedTuple):
     awaiting: np.ndarray  # (B, W) int64: cargoes that have not arrived
     delivered: np.ndarray  # (B,) int64: cargoes that have arrived
     paid: np.ndarray  # (B,) sum of the sparse rewards
-    target_reward: np.ndarray  # (B,) of the last step; the sensors' is its negative
+    reward: (
+        np.ndarray
+    )  # (B, m) each target's part of the targets' reward in the last step; the sensors' is its negative
     sparse_reward: np.ndarray  # (B,)
     collides: np.ndarray  # (B, m) bool: a disc, a sensor or the border changed the last step
     sees_sensor: np.ndarray  # (B, m, n) bool: target j sees sensor i
@@ -371,7 +373,7 @@ def _visit(state, cargo, game, j, v, b):
     """Deliver the load of target j of scene b if its goal is warehouse v, and load there."""
     goal, weight = cargo.goal[j, b], cargo.weight[j, b]
     if goal == v:
-        cargo.target_reward[b] += game.worth * weight + cargo.bounty[j, b]
+        cargo.reward[j, b] += game.worth * weight + cargo.bounty[j, b]
         cargo.sparse_reward[b] += 2.0 * cargo.bounty[j, b]
         cargo.delivered[b] += weight
         cargo.awaiting[v, b] -= weight
@@ -387,12 +389,10 @@ def _visit(state, cargo, game, j, v, b):
 def _carry(state, cargo, game, first, last):
     """Compute the rewards, deliver and load."""
     for b in range(first, last):
-        cargo.target_reward[b] = 0.0
-    for b in range(first, last):
         cargo.sparse_reward[b] = 0.0
     for j in range(state.target.shape[0]):
         for b in range(first, last):
-            cargo.target_reward[b] -= state.covered[j, b] & (cargo.bounty[j, b] > 0.0)
+            cargo.reward[j, b] = -1.0 if state.covered[j, b] and cargo.bounty[j, b] > 0.0 else 0.0
         for b in range(first, last):
             left = cargo.bounty[j, b]
             cargo.bounty[j, b] = max(left - 1.0, 0.0) if state.covered[j, b] else left
@@ -537,9 +537,9 @@ def _begin_scene(state, p, cargo, game, b):
     _place_targets(state, p, cargo, game, b)
     _deal_cargoes(state, cargo, game, b)
     cargo.delivered[b] = 0
-    cargo.paid[b] = cargo.target_reward[b] = cargo.sparse_reward[b] = 0.0
+    cargo.paid[b] = cargo.sparse_reward[b] = 0.0
     for j in range(state.target.shape[0]):
-        cargo.collides[j, b] = False
+        cargo.collides[j, b], cargo.reward[j, b] = False, 0.0
 
 
 @inlined
