@@ -9,10 +9,11 @@ import numpy as np
 from hitmac.envs.allocation import padded
 from hitmac.envs.kernels import duel as kernels
 from hitmac.envs.kernels.duel import Cargo, Game
-from hitmac.envs.kernels.state import TURN
+from hitmac.envs.kernels.duel_rules import RULES, RuleMemory, make_memory, sensors_act, targets_act
+from hitmac.envs.kernels.state import TURN, core_of
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import TRACKS, Simulator
-from hitmac.envs.validation import as_array, positive, shortly
+from hitmac.envs.validation import as_array, did_you_mean, positive, shortly
 
 
 class Duel(Simulator):
@@ -30,6 +31,7 @@ class Duel(Simulator):
         cargo: the :class:`~hitmac.envs.kernels.duel.Cargo`, live arrays with the scenes along the first axis.
         cargo_rows: the same arrays in the layout of the kernels, with the scenes along the last axis.
         game: the :class:`~hitmac.envs.kernels.duel.Game`, its constants.
+        memory: the :class:`~hitmac.envs.kernels.duel_rules.RuleMemory` of :meth:`rule_actions`, live arrays.
         opponent: function ``(duel, chosen) -> (B, m, 2)`` that returns the action of the targets where a step has none;
             None: the scenario's `walk`.
 
@@ -50,9 +52,12 @@ class Duel(Simulator):
             raise ValueError(f"scenario {scenario.name!r} has no warehouses; make its simulator by make_simulator")
         self.cargo_rows, self.game = _allocate(scenario, padded(positive("num_envs", num_envs)))
         self.cargo = Cargo(*(np.moveaxis(array, -1, 0)[:num_envs] for array in self.cargo_rows))
+        n, m = scenario.num_sensors, scenario.num_targets
+        self._memory_rows = make_memory(n, m, padded(num_envs))
+        self.memory = RuleMemory(*(np.moveaxis(array, -1, 0)[:num_envs] for array in self._memory_rows))
         self.opponent: Callable[[Duel, np.ndarray], np.ndarray] | None = None
         super().__init__(scenario, num_envs, seed, num_threads=num_threads)
-        self._action_shapes |= {(num_envs, self.scenario.num_sensors, 2): None}
+        self._action_shapes |= {(num_envs, n, 2): None}
 
     def _begin(self, chosen: np.ndarray) -> None:
         self.run(kernels.begin, self.cargo_rows, self.game, chosen)
@@ -110,9 +115,31 @@ class Duel(Simulator):
     ) -> None:
         """Advance by one step; `drawn`: `game` holds the random numbers of the step."""
         if target_action is None:
-            target_action = (self.opponent or walk)(self, chosen)
+            walk = self.scenario.walk.removeprefix("carry-")
+            target_action = self.opponent(self, chosen) if self.opponent else self.rule_actions("targets", walk, chosen)
         actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, target_action))
         self.run(kernels.step, self.cargo_rows, self.game, *actions, drawn, chosen)
+
+    def rule_actions(self, team: str, rule: str, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Return the actions of a team by one of MATE's rules, with its memory; call it once before every step.
+
+        Args:
+            team: ``"sensors"`` or ``"targets"``.
+            rule: ``"random"``, ``"naive"``, ``"greedy"`` or ``"heuristic"``, see
+                :data:`hitmac.envs.kernels.duel_rules.RULES`.
+            chosen: (B,) bool, the scenes that act; None: all. The others keep their memories.
+
+        Returns:
+            (B, n, 2) degrees or (B, m, 2) displacements, as :meth:`step` takes them, 0 in other scenes.
+        """
+        chosen, code = self.chosen(chosen, "chosen"), list(RULES[team]).index(rule)
+        state, rows = self.state, core_of.py_func(self.rows)
+        action = np.zeros_like(state.target_position if team == "targets" else state.sensor_position, order="C")
+        if team == "targets":
+            self.run(targets_act, self.cargo_rows, self.game, self._memory_rows, code, action, chosen, rows=rows)
+        else:
+            self.run(sensors_act, self._memory_rows, code, action, chosen, rows=rows)
+        return action
 
     @property
     def target_reward(self) -> np.ndarray:
@@ -162,7 +189,9 @@ class Duel(Simulator):
         return checked
 
     def _whole_state(self) -> dict[str, np.ndarray]:
-        return super()._whole_state() | {f"cargo_{name}": array for name, array in self.cargo._asdict().items()}
+        cargo = {f"cargo_{name}": array for name, array in self.cargo._asdict().items()}
+        memory = {f"rule_{name}": array for name, array in self.memory._asdict().items() if name != "stream"}
+        return super()._whole_state() | cargo | memory
 
 
 def make_simulator(
@@ -178,9 +207,21 @@ def make_simulator(
     return kind(scenario, num_envs, seed, num_threads=num_threads)
 
 
-def walk(duel: Duel, chosen: np.ndarray) -> np.ndarray:
-    """Return the action (B, m, 2) of the targets by the scenario's `walk`."""
-    return duel.state.goal - duel.state.target_position
+class RulePlayer:
+    """Player of a team by one of MATE's rules, see :meth:`Duel.rule_actions`.
+
+    Raises ``ValueError`` for an unknown rule.
+    """
+
+    def __init__(self, team: str, rule: str) -> None:
+        if rule not in RULES[team]:
+            known = ", ".join(RULES[team])
+            raise ValueError(f"unknown rule {rule!r} of the {team}{did_you_mean(rule, RULES[team])}: known are {known}")
+        self.team, self.rule = team, rule
+
+    def act(self, duel: Duel, starts: np.ndarray | None = None, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Return the actions of the team, 0 in scenes that are not `chosen`."""
+        return duel.rule_actions(self.team, self.rule, chosen)
 
 
 def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:

@@ -106,6 +106,7 @@ def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int
 _NOISE = np.uint64(0x6E6F697365)  # separates the stream of observation errors from that of the scene
 _MESSAGES = np.uint64(0x6D657373616765)
 _HEADINGS = np.uint64(0x68656164696E67)
+_RULES = np.uint64(0x72756C6573)
 _FIRST, _SECOND, _FOURTH = np.uint64(1), np.uint64(2), np.uint64(4)
 
 
@@ -125,6 +126,12 @@ def noise_key(state, b):
 def message_key(state, b):
     """Return the key of the lost messages in the current sub-step of scene b."""
     return _key_at(state, b, _MESSAGES, state.stream[DRAWS, b], state.scene[TIME, b])
+
+
+@inlined
+def rule_key(state, b, team):
+    """Return the key of the random numbers by which a team of scene b acts in the current sub-step."""
+    return _key_at(state, b, _RULES + np.uint64(team), state.stream[DRAWS, b], state.scene[TIME, b])
 
 
 @inlined

@@ -1,0 +1,408 @@
+"""MATE's rules by which each team of the game of two teams acts. Compiled by numba.
+
+A rule uses only what its team sees and the messages of teammates, which are free and arrive at once, without the errors
+of observations. It forgets where an episode begins (at time 0). Its random numbers are those of the scene at this time,
+so that they do not depend on the other team's rule.
+Source: Pan and others, "MATE: Benchmarking Multi-Agent Reinforcement Learning in Distributed Target Coverage Control",
+NeurIPS 2022, Datasets and Benchmarks.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.episode import deal
+from hitmac.envs.kernels.physics import runs
+from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.streams import draw_integer, draw_uniform, rule_key
+from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, one_of
+
+HOLD = 20  # steps for which a random action is held
+NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK = 0.05, 0.75, 0.2  # probabilities of new noise; share of the longest step
+MEMORY, REACH = 25, 1.1  # steps for which a sighting is remembered; largest distance, in longest sensing ranges
+SHORTEST_WAIT, LONGEST_WAIT = 6, 49  # steps between two messages to the same teammate
+SEARCH_CHANGE = 0.1  # probability of a new action while no target is known
+NAIVE_SHARE = 0.4  # of the highest turn and zoom
+HEADINGS, VIEWS, ORDERS = 36, 21, 32  # candidates of a sensor, and orders of the sensors
+SECTOR_SCALE, DRIFT = 1.2, 0.5  # of the sectors that a target avoids; of its longest step
+
+HELD_X, HELD_Y, WAREHOUSE, WAY = range(4)  # rows of a target: shares of the longest step, a warehouse or -1, +-1
+TURN, ZOOM = range(2)  # rows of a sensor
+SEEN_AT = 2  # row of a sighting after X and Y: its time
+
+
+class RuleMemory(NamedTuple):
+    """Memory of the rules, in scenes of n sensors and m targets.
+
+    For users the scenes are along the first axis, for kernels along the last.
+    """
+
+    target: np.ndarray  # (B, m, 4) held noise or action x, y; warehouse where the target looks for a load; way
+    sensor: np.ndarray  # (B, n, 2) last turn and zoom, degrees
+    sighting: np.ndarray  # (B, n, m, 3) x, y, time of the last sighting known to the sensor
+    next_message: np.ndarray  # (B, n, n) time from which sensor i sends its sightings to sensor k
+    stream: np.ndarray  # (B, 2) uint64: random numbers of the current step
+
+
+def make_memory(n: int, m: int, b: int) -> RuleMemory:
+    """Return an empty memory of b scenes, for kernels."""
+    return RuleMemory(
+        target=np.zeros((m, 4, b)),
+        sensor=np.zeros((n, 2, b)),
+        sighting=np.full((n, m, 3, b), -MEMORY, np.float64),
+        next_message=np.zeros((n, n, b)),
+        stream=np.zeros((2, b), np.uint64),
+    )
+
+
+@inlined
+def _start_streams(state, memory, team, first, last):
+    """Start the random numbers of a step, which depend only on the scene, the time and the team."""
+    for b in range(first, last):
+        memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, team), 0
+
+
+@inlined
+def _hold(memory, j, b, size):
+    """Draw new numbers of target j, uniform in [-size, size)."""
+    for axis in range(2):
+        memory.target[j, HELD_X + axis, b] = size * (2.0 * draw_uniform(memory.stream, b) - 1.0)
+
+
+@inlined
+def _step_to(state, game, memory, action, j, warehouse, b):
+    """Move target j by its longest step to a warehouse, -1 for none, plus noise that it holds for a while."""
+    target = state.target
+    length = target[j, at.SPEED, b] * state.parameters[0].time_step
+    moved = math.hypot(target[j, at.VELOCITY_X, b], target[j, at.VELOCITY_Y, b])
+    stuck = moved <= STUCK * target[j, at.SPEED, b]
+    change = draw_uniform(memory.stream, b) < (NOISE_CHANGE_STUCK if stuck else NOISE_CHANGE)
+    if change or state.scene[at.TIME, b] == 0:
+        _hold(memory, j, b, 0.5)
+    dx, dy = 0.0, 0.0
+    if warehouse >= 0:
+        dx, dy = game.warehouse[warehouse, X] - target[j, X, b], game.warehouse[warehouse, Y] - target[j, Y, b]
+        distance = math.hypot(dx, dy)
+        if distance > 0.0:
+            dx, dy = dx / distance, dy / distance
+    action[b, j, X] = length * min(max(dx + memory.target[j, HELD_X, b], -1.0), 1.0)
+    action[b, j, Y] = length * min(max(dy + memory.target[j, HELD_Y, b], -1.0), 1.0)
+
+
+@compiled
+def _random_targets(state, cargo, game, memory, action, first, last):
+    """A uniform step, held for 20 steps."""
+    for b in range(first, last):
+        for j in range(state.target.shape[0]):
+            if state.scene[at.TIME, b] % HOLD == 0:
+                _hold(memory, j, b, 1.0)
+            length = state.target[j, at.SPEED, b] * state.parameters[0].time_step
+            action[b, j, X] = length * memory.target[j, HELD_X, b]
+            action[b, j, Y] = length * memory.target[j, HELD_Y, b]
+
+
+@compiled
+def _naive_targets(state, cargo, game, memory, action, first, last):
+    """From warehouse to warehouse, each target clockwise or counter-clockwise, with noise."""
+    count = game.warehouse.shape[0]
+    for b in range(first, last):
+        for j in range(state.target.shape[0]):
+            rule = memory.target[j, :, b]
+            if state.scene[at.TIME, b] == 0:
+                rule[WAREHOUSE] = draw_integer(memory.stream, b, 0, count - 1)
+                rule[WAY] = 2.0 * draw_integer(memory.stream, b, 0, 1) - 1.0
+            place = game.warehouse[int(rule[WAREHOUSE])]
+            off_x, off_y = abs(state.target[j, X, b] - place[X]), abs(state.target[j, Y, b] - place[Y])
+            if max(off_x, off_y) <= game.size:
+                rule[WAREHOUSE] = (rule[WAREHOUSE] + rule[WAY]) % count
+            _step_to(state, game, memory, action, j, int(rule[WAREHOUSE]), b)
+
+
+@inlined
+def _known_empty(cargo, warehouse, b):
+    """Return True if a target has found the warehouse empty; no cargo ever comes back."""
+    empty = False
+    for j in range(cargo.empty.shape[0]):
+        empty |= cargo.empty[j, warehouse, b]
+    return empty
+
+
+@compiled
+def _search(state, cargo, game, memory, j, b):
+    """Return the warehouse where target j looks for a load: a random one not known to be empty, -1 without any."""
+    chosen, count = int(memory.target[j, WAREHOUSE, b]), game.warehouse.shape[0]
+    if state.scene[at.TIME, b] == 0 or chosen < 0 or _known_empty(cargo, chosen, b):
+        choices = 0
+        for v in range(count):
+            choices += not _known_empty(cargo, v, b)
+        skipped, chosen = int(draw_integer(memory.stream, b, 0, choices - 1)), -1
+        for v in range(count):
+            if not _known_empty(cargo, v, b):
+                chosen = v if skipped == 0 else chosen
+                skipped -= 1
+    return chosen
+
+
+@compiled
+def _greedy_targets(state, cargo, game, memory, action, first, last):
+    """Straight to the goal, without a load to a random warehouse not known to be empty, with noise."""
+    for b in range(first, last):
+        for j in range(state.target.shape[0]):
+            goal = int(cargo.goal[j, b])
+            memory.target[j, WAREHOUSE, b] = -1 if goal >= 0 else _search(state, cargo, game, memory, j, b)
+            warehouse = goal if goal >= 0 else int(memory.target[j, WAREHOUSE, b])
+            _step_to(state, game, memory, action, j, warehouse, b)
+
+
+@inlined
+def _drift(state, cargo, j, b):
+    """Return the unit vector away from the centre of the view that holds target j the deepest; 0 outside all views.
+
+    The centre is that of the largest circle in the sector. The depth is the distance to it, in radii of the circle.
+    Views count 1.2 times as long, and only those of sensors that the target sees.
+    """
+    sensor, away_x, away_y, least = state.sensor, 0.0, 0.0, math.inf
+    for i in range(sensor.shape[0]):
+        dx, dy = state.target[j, X, b] - sensor[i, X, b], state.target[j, Y, b] - sensor[i, Y, b]
+        squared, reach = dx * dx + dy * dy, math.sqrt(sensor[i, at.RANGE_SQUARED, b])
+        ahead = sensor[i, at.DIRECTION_X, b] * dx + sensor[i, at.DIRECTION_Y, b] * dy
+        inside = ahead >= sensor[i, at.COS_HALF_VIEW, b] * math.sqrt(squared)
+        if cargo.sees_sensor[j, i, b] and inside and squared <= (SECTOR_SCALE * reach) ** 2:
+            sine = math.sqrt(max(1.0 - sensor[i, at.COS_HALF_VIEW, b] ** 2, 0.0))
+            middle = reach / (1.0 + sine)
+            dx -= middle * sensor[i, at.DIRECTION_X, b]
+            dy -= middle * sensor[i, at.DIRECTION_Y, b]
+            distance = math.hypot(dx, dy)
+            if 0.0 < distance < least * middle * sine:
+                least, away_x, away_y = distance / (middle * sine), dx / distance, dy / distance
+    return away_x, away_y
+
+
+@compiled
+def _heuristic_targets(state, cargo, game, memory, action, first, last):
+    """As greedy, and away from the middle of the view of a sensor, unless that is a step back."""
+    _greedy_targets(state, cargo, game, memory, action, first, last)
+    for b in range(first, last):
+        for j in range(state.target.shape[0]):
+            away_x, away_y = _drift(state, cargo, j, b)
+            if away_x * action[b, j, X] + away_y * action[b, j, Y] >= 0.0:
+                length = DRIFT * state.target[j, at.SPEED, b] * state.parameters[0].time_step
+                action[b, j, X] += length * away_x
+                action[b, j, Y] += length * away_y
+
+
+@inlined
+def _draw_action(state, memory, i, b):
+    """Draw a turn and a zoom of sensor i."""
+    memory.sensor[i, TURN, b] = state.sensor[i, at.TURN, b] * (2.0 * draw_uniform(memory.stream, b) - 1.0)
+    memory.sensor[i, ZOOM, b] = state.parameters[0].zoom_step * (2.0 * draw_uniform(memory.stream, b) - 1.0)
+
+
+@inlined
+def _look_around(state, memory, i, b):
+    """Let sensor i act as in the last step, in the first one not at all, or now and then at random."""
+    if state.scene[at.TIME, b] == 0:
+        memory.sensor[i, TURN, b] = memory.sensor[i, ZOOM, b] = 0.0
+    if draw_uniform(memory.stream, b) < SEARCH_CHANGE:
+        _draw_action(state, memory, i, b)
+
+
+@inlined
+def _aim(state, memory, i, heading, view, b):
+    """Turn and zoom sensor i towards a heading and a view, degrees."""
+    turn, zoom = state.sensor[i, at.TURN, b], state.parameters[0].zoom_step
+    off = heading - state.sensor[i, at.HEADING, b]
+    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+    memory.sensor[i, TURN, b] = min(max(off, -turn), turn)
+    memory.sensor[i, ZOOM, b] = min(max(view - state.sensor[i, at.FIELD_OF_VIEW, b], -zoom), zoom)
+
+
+@inlined
+def _act(state, memory, action, b):
+    for i in range(state.sensor.shape[0]):
+        action[b, i, 0], action[b, i, 1] = memory.sensor[i, TURN, b], memory.sensor[i, ZOOM, b]
+
+
+@compiled
+def _random_sensors(state, memory, action, first, last):
+    """A uniform turn and zoom, held for 20 steps."""
+    for b in range(first, last):
+        if state.scene[at.TIME, b] % HOLD == 0:
+            for i in range(state.sensor.shape[0]):
+                _draw_action(state, memory, i, b)
+        _act(state, memory, action, b)
+
+
+@compiled
+def _naive_sensors(state, memory, action, first, last):
+    """Counter-clockwise and wider, by a random share of up to 0.4 of the highest rates."""
+    for b in range(first, last):
+        for i in range(state.sensor.shape[0]):
+            share = NAIVE_SHARE * draw_uniform(memory.stream, b)
+            memory.sensor[i, TURN, b] = share * state.sensor[i, at.TURN, b]
+            memory.sensor[i, ZOOM, b] = share * state.parameters[0].zoom_step
+        _act(state, memory, action, b)
+
+
+@inlined
+def _keep(state, memory, i, k, b):
+    """Let sensor k know the targets that sensor i sees; return True if there are any."""
+    any_seen = False
+    for j in range(state.target.shape[0]):
+        if state.visible[i, j, b]:
+            memory.sighting[k, j, X, b], memory.sighting[k, j, Y, b] = state.target[j, X, b], state.target[j, Y, b]
+            memory.sighting[k, j, SEEN_AT, b] = state.scene[at.TIME, b]
+            any_seen = True
+    return any_seen
+
+
+@allocating
+def _exchange(state, memory, b):
+    """Remember the targets in view, and send them to the teammates whose turn it is."""
+    n, time = state.sensor.shape[0], state.scene[at.TIME, b]
+    if time == 0:
+        memory.sighting[:, :, SEEN_AT, b] = -MEMORY
+    for i in range(n):
+        _keep(state, memory, i, i, b)
+        for k in range(n):
+            due = time > 0 and time >= memory.next_message[i, k, b]
+            if time == 0 or (due and i != k and _keep(state, memory, i, k, b)):
+                memory.next_message[i, k, b] = time + draw_integer(memory.stream, b, SHORTEST_WAIT, LONGEST_WAIT)
+
+
+@inlined
+def _view_at(area, distance, narrowest, widest):
+    """Return the view, degrees, at which the middle of the sector's largest circle is at this distance.
+
+    It solves ``distance * (1 + sin(view / 2)) = sqrt(area / view)`` by bisection, to 0.01 degrees.
+    """
+    low, high = narrowest, widest
+    while high - low > 0.01:
+        view = 0.5 * (low + high)
+        if distance * (1.0 + math.sin(math.radians(0.5 * view))) < math.sqrt(area / view):
+            low = view
+        else:
+            high = view
+    return widest if high == widest else low
+
+
+@allocating
+def _greedy_sensors(state, memory, action, first, last):
+    """To the nearest target seen in the last 25 steps, with it in the middle of the view; else random actions."""
+    p, sensor = state.parameters[0], state.sensor
+    for b in range(first, last):
+        _exchange(state, memory, b)
+        for i in range(sensor.shape[0]):
+            area = sensor[i, at.VIEW_AREA, b]
+            nearest, to_x, to_y = REACH * math.sqrt(area / p.narrowest), math.nan, math.nan
+            for j in range(state.target.shape[0]):
+                seen = memory.sighting[i, j, :, b]
+                dx, dy = seen[X] - sensor[i, X, b], seen[Y] - sensor[i, Y, b]
+                if state.scene[at.TIME, b] - seen[SEEN_AT] < MEMORY and math.hypot(dx, dy) <= nearest:
+                    nearest, to_x, to_y = math.hypot(dx, dy), dx, dy
+            if not math.isnan(to_x):
+                view = _view_at(area, nearest, p.narrowest, p.widest)
+                _aim(state, memory, i, math.degrees(math.atan2(to_y, to_x)), view, b)
+            else:
+                _look_around(state, memory, i, b)
+        _act(state, memory, action, b)
+
+
+@inlined
+def _weigh_candidates(state, score, covers, b):
+    """Compute the score of each heading and view of every sensor, and which of the targets in view they cover.
+
+    A target in the sector adds (distance to the sector's edge / radius of its largest circle) (1 - distance / range).
+    """
+    p, sensor, target = state.parameters[0], state.sensor, state.target
+    score[:], covers[:] = 0.0, 0.0
+    for j in range(target.shape[0]):
+        if state.covered[j, b]:
+            for i in range(sensor.shape[0]):
+                dx, dy = target[j, X, b] - sensor[i, X, b], target[j, Y, b] - sensor[i, Y, b]
+                distance, bearing = math.hypot(dx, dy), math.atan2(dy, dx)
+                for view in range(VIEWS):
+                    opening = p.narrowest + (p.widest - p.narrowest) * view / (VIEWS - 1)
+                    half = min(math.radians(0.5 * opening), 0.5 * math.pi)
+                    reach = math.sqrt(sensor[i, at.VIEW_AREA, b] / opening)
+                    radius = reach * math.sin(half) / (1.0 + math.sin(half))
+                    for heading in range(HEADINGS if distance <= reach else 0):
+                        off = bearing - 2.0 * math.pi * heading / HEADINGS
+                        off = abs(off - 2.0 * math.pi * math.floor(off / (2.0 * math.pi) + 0.5))
+                        if off <= half:
+                            edge = min(reach - distance, distance * math.sin(half - off))
+                            score[i, heading * VIEWS + view] += edge / radius * (1.0 - distance / reach)
+                            covers[i, j, heading * VIEWS + view] = 1.0
+
+
+@allocating
+def _heuristic_sensors(state, memory, action, first, last):
+    """Together: of 36 headings and 21 views each, those that hold the targets in view the deepest; else random actions.
+
+    Of 32 random orders of the sensors the best counts. In each, a sensor takes the highest score plus number of targets
+    that no earlier sensor covers. The sensors know which targets any of them sees now, and remember nothing.
+    """
+    p, n, m = state.parameters[0], state.sensor.shape[0], state.target.shape[0]
+    score, covers = np.empty((n, HEADINGS * VIEWS)), np.empty((n, m, HEADINGS * VIEWS))
+    chosen, best, worth = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(HEADINGS * VIEWS)
+    covered = np.empty(m, np.bool_)
+    for b in range(first, last):
+        _weigh_candidates(state, score, covers, b)
+        most = -1.0
+        for _ in range(ORDERS):
+            covered[:], total = False, 0.0
+            for i in deal(memory, b, n, n):
+                worth[:] = score[i]
+                for j in range(m):
+                    if not covered[j]:
+                        worth += covers[i, j]
+                chosen[i] = worth.argmax()
+                total += worth[chosen[i]]
+                for j in range(m):
+                    covered[j] |= covers[i, j, chosen[i]] > 0.0
+            if total > most:
+                most, best[:] = total, chosen
+        for i in range(n):
+            view = p.narrowest + (p.widest - p.narrowest) * (best[i] % VIEWS) / (VIEWS - 1)
+            if score[i, best[i]] > 0.0:
+                _aim(state, memory, i, 360.0 / HEADINGS * (best[i] // VIEWS), view, b)
+            else:
+                _look_around(state, memory, i, b)
+        _act(state, memory, action, b)
+
+
+RULES = {
+    "targets": {
+        "random": _random_targets,
+        "naive": _naive_targets,
+        "greedy": _greedy_targets,
+        "heuristic": _heuristic_targets,
+    },
+    "sensors": {
+        "random": _random_sensors,
+        "naive": _naive_sensors,
+        "greedy": _greedy_sensors,
+        "heuristic": _heuristic_sensors,
+    },
+}
+"""Rules of each team, by name."""
+
+_targets, _sensors = one_of([*RULES["targets"].values()]), one_of([*RULES["sensors"].values()])
+
+
+@kernel
+def targets_act(state, cargo, game, memory, rule, action, chosen, share):
+    """Compute the actions (B, m, 2) of the targets in the chosen scenes by a rule, a number of :data:`RULES`."""
+    for first, last in runs(chosen, share):
+        _start_streams(state, memory, 0, first, last)
+        _targets(rule, state, cargo, game, memory, action, first, last)
+
+
+@kernel
+def sensors_act(state, memory, rule, action, chosen, share):
+    """Compute the actions (B, n, 2) of the sensors in the chosen scenes by a rule, a number of :data:`RULES`."""
+    for first, last in runs(chosen, share):
+        _start_streams(state, memory, 1, first, last)
+        _sensors(rule, state, memory, action, first, last)
