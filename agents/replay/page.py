@@ -64,6 +64,8 @@ def world(scenario: Scenario) -> dict[str, Any]:
         "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
         "zones": scenario.zones,
+        "warehouses": scenario.warehouses,
+        "warehouseSize": scenario.warehouse_size,
         "panLimits": pan * scenario.num_sensors if len(pan) == 1 else pan,  # None without limits
         "background": _picture(scenario.background) if scenario.background else "",
     }

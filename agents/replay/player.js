@@ -1,7 +1,7 @@
 "use strict";
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500]; // sub-steps a second
-const SWITCHES = ["views", "trails", "names", "assignments", "knowledge"];
+const SWITCHES = ["views", "trails", "names", "assignments", "knowledge", "goals"];
 
 // Card of one episode: name, figures, scene, legend, and the strip of the chosen sensor.
 class Card {
@@ -43,6 +43,11 @@ class Card {
       for (const name of [figure, `${figure} now`]) written[name].dataset.figure = name;
       this.figures.append(make("span", {}, `${figure} `, written[figure], " now ", written[`${figure} now`]));
     }
+    if (this.episode.transport) {
+      written.transport = make("b");
+      written.transport.dataset.figure = "transport";
+      this.figures.append(make("span", {}, "transport ", written.transport));
+    }
     return written;
   }
 
@@ -56,6 +61,7 @@ class Card {
     const t = shown.frame;
     written.coverage.textContent = inWords(episode.meanCoverage[t], 3);
     written.rotation.textContent = inWords(episode.meanRotation[t], 3);
+    if (episode.transport) written.transport.textContent = inWords(episode.transport[t], 3);
     written["coverage now"].textContent = inWords(episode.coverage[t], 2);
     written["rotation now"].textContent = t ? inWords(episode.rotation[t], 2) : "-";
     this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${inWords(episode.coverage[t], 2)}`;
@@ -95,6 +101,9 @@ class Player {
       this.chart("coverage", "share of the targets that are seen", "meanCoverage"),
       this.chart("rotation", "share of the sensors that turn", "meanRotation"),
     ];
+    if (episodes[0].transport) {
+      this.curves.push(this.chart("transport", "share of the bounties that targets kept, of those delivered", "transport"));
+    }
     this.cards = episodes.map((episode, k) => new Card(this, episode, k));
     this.controls();
     this.resize();
@@ -123,7 +132,7 @@ class Player {
     fill("level", levels.map((level) => [level, level]));
     byId("level-label").hidden = levels.length < 2;
     this.shown.level = levels[0] ?? "";
-    const needs = { assignments: ["assigned"], knowledge: ["age", "detections"] };
+    const needs = { assignments: ["assigned"], knowledge: ["age", "detections"], goals: ["load"] };
     for (const name of SWITCHES) {
       if (needs[name] && !episodes.some(({ tracks }) => needs[name].some((one) => tracks[one]))) continue;
       const box = make("input", { type: "checkbox", checked: name !== "names" || episodes[0].targets <= 26 });

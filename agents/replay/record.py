@@ -15,6 +15,7 @@ from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.particles import X, Y
+from hitmac.envs.duel import Duel
 from hitmac.envs.scenario import Scenario
 
 DOTS = 12
@@ -39,8 +40,9 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of lists,
     and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible targets`` of
     each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are their numbers, of
-    lists of places and covariances. The resolution is 1/65535 of the arena's sides for positions and 1/254 for beliefs,
-    1/65534 for coverage, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for
+    lists of places and covariances. With two teams, ``load`` is the weight that a target carries to the warehouse
+    ``goal``, and ``awaiting`` the weight that each warehouse is still to get. The resolution is 1/65535 of the arena's sides for positions and 1/254 for beliefs,
+    1/65534 for coverage and transport, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for
     ranges, 1/255 for shares of attention. Counts are exact.
     """
     episode = Episodes(agent, scenario, [seed])
@@ -98,11 +100,11 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
     if name in ("track xx", "track xy", "track yy"):
         low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
         return "<u2", low, max(high - low, 1e-9) / (2**16 - 1)
-    if name in ("coverage", "track existence"):
+    if name in ("coverage", "transport", "track existence"):
         return "<u2", 0.0, 1 / (2**16 - 2)  # the largest is no coverage
     if name == "reach":
         return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
-    if name.endswith(" targets") or name in ("turned", "age", "heading", "view", "detections", "tracks"):
+    if name.endswith(" targets") or name in ("turned", "age", "heading", "view", "detections", "tracks", "awaiting"):
         return "<u2", 0.0, {"heading": _TURN, "view": 0.01}.get(name, 1.0)
     return "uint8", 0.0, 1 / 255 if name.startswith("attention") else 1.0
 
@@ -142,6 +144,10 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
             frame |= _beliefs(beliefs, episode.task.scenario, m, frame["age"] == 0)
     if not episode.task.scenario.identities:
         frame |= _tracked(episode)
+    if isinstance(simulator, Duel):
+        cargo = simulator.cargo
+        frame |= {"load": cargo.weight[0, :m], "goal": np.where(cargo.weight > 0, cargo.goal, 0)[0, :m]}
+        frame |= {"awaiting": cargo.awaiting[0], "transport": simulator.transport_rate[:1]}
     return {name: np.array(values) for name, values in frame.items()}
 
 

@@ -3,6 +3,7 @@
 const TRAIL = 40; // sub-steps, fewer with many targets
 const STROKES = 12000; // of all trails
 const FADED = 100; // sub-steps until the mark of a last known place fades to a third
+const DELIVERED = 10; // sub-steps in which a delivery shows
 const MARGIN = 26; // pixels around the arena, for names of sensors on its border
 
 // Picture of one episode's scene at a frame, on a canvas.
@@ -57,6 +58,7 @@ class Scene {
     if (shown.views) this.each("sensors", (i) => this.view(i));
     this.obstacles();
     if (shown.trails) this.each("targets", (j) => this.trail(j));
+    if (this.episode.tracks.load) this.transport();
     if (shown.assignments && this.episode.tracks.assigned) this.assignments();
     if (shown.knowledge && this.episode.tracks["belief x"]) this.beliefs();
     if (shown.sensor >= 0) this.attention();
@@ -92,6 +94,31 @@ class Scene {
     context.strokeStyle = this.colour("rail");
     context.lineWidth = 4;
     for (const rail of world.rails) this.path(rail.map(([x, y]) => this.place(x, y)));
+  }
+
+  // Warehouses with the cargo that they await, bold after a delivery; a line from each load to its warehouse.
+  transport() {
+    const { context, shown, world } = this;
+    const { awaiting, load, goal } = this.episode.tracks;
+    const half = world.warehouseSize * this.scale;
+    context.strokeStyle = this.colour("cargo");
+    world.warehouses.forEach((centre, v) => {
+      const [x, y] = this.place(...centre);
+      const waiting = awaiting.whole(shown.frame, v);
+      const delivered = awaiting.whole(Math.max(0, shown.frame - DELIVERED), v) > waiting;
+      context.lineWidth = delivered ? 5 : 1.5;
+      context.strokeRect(x - half, y - half, 2 * half, 2 * half);
+      this.name(String(waiting), x, y + 4, "cargo");
+      context.strokeStyle = this.colour("cargo");
+    });
+    if (!shown.goals) return;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.5;
+    this.each("targets", (j) => {
+      if (!load.whole(shown.frame, j)) return;
+      this.path([this.placeOf("target", shown.frame, j), this.place(...world.warehouses[goal.whole(shown.frame, j)])]);
+    });
+    context.globalAlpha = 1;
   }
 
   path(points, closed = false) {
@@ -342,6 +369,10 @@ class Scene {
       context.lineWidth = 0.42 * unit;
       context.stroke();
     }
+    const load = episode.tracks.load?.whole(shown.frame, j) ?? 0;
+    const side = Math.sqrt(load) * unit;
+    context.fillStyle = this.colour("cargo");
+    context.fillRect(place[0] - side / 2, place[1] - side / 2, side, side);
     if (shown.names) this.name(letter(j), place[0] + unit + 6, place[1] + 4, seen ? "seen" : "unseen");
   }
 }
@@ -377,6 +408,8 @@ function legend(world, episode) {
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
     ["stroke", "rail", "rail", world.rails.length],
     ["stroke", "zone", "zone", world.zones.length],
+    ["square", "cargo", "cargo, larger if it is heavier", episode.tracks.load],
+    ["stroke", "cargo", "warehouse with the cargo that it awaits, bold after a delivery", episode.tracks.load],
   ];
   const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
     const mark = make("i", { className: shape });

@@ -43,6 +43,7 @@ class Episode {
     this.rotation = this.eachFrame((t) => tracks.turned.whole(t, 0) / this.sensors);
     this.meanCoverage = meansSoFar(this.coverage);
     this.meanRotation = meansSoFar(this.rotation);
+    this.transport = tracks.transport && this.eachFrame((t) => tracks.transport.at(t, 0));
   }
 
   eachFrame(value) {
