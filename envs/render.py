@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.duel import Duel
 from hitmac.envs.files import check_ending, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
@@ -22,9 +23,11 @@ _BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
 _VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
 _RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
 _ZONE = (214, 160, 20, 40)
+_CARGO = (160, 100, 0)
 _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
 _DETECTION, _TRACK = (200, 120, 0), (120, 70, 150)
-_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION)  # part of every palette, since they are too small to be chosen
+# Part of every palette, since they are too small to be chosen.
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION, _CARGO)
 _MOST_NUMBERED = 80  # sensors or targets with readable numbers
 _FADED = 100.0  # sub-steps in which the mark of a last known position fades to a third
 
@@ -109,6 +112,9 @@ class Picture:
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         for zone in self.scenario.zones:
             draw.polygon([tuple(corner) for corner in self._places(np.array(zone))], fill=_ZONE)
+        size = self.scenario.warehouse_size * self._scale
+        for x, y in self._places(np.reshape(self.scenario.warehouses, (-1, 2))):
+            draw.rectangle((x - size, y - size, x + size, y + size), outline=_CARGO, width=2 * _SMOOTH)
         for rail in self._rails:
             draw.line([tuple(point) for point in self._places(rail)], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
@@ -134,6 +140,8 @@ class Picture:
             else:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
+            if isinstance(simulator, Duel) and simulator.cargo.weight[b, j]:
+                draw.rectangle(self._mark(*target_at[j], 0.5), fill=_CARGO)
         for x, y in [] if detections is None else self._places(detections):
             draw.line((x - 1.5 * unit, y, x + 1.5 * unit, y), fill=_DETECTION, width=2 * _SMOOTH)
             draw.line((x, y - 1.5 * unit, x, y + 1.5 * unit), fill=_DETECTION, width=2 * _SMOOTH)
@@ -158,9 +166,10 @@ class Picture:
         x, y = width / 2 + positions[..., 0] * self._scale, middle - positions[..., 1] * self._scale
         return np.stack((x, y), -1).tolist()
 
-    def _mark(self, x: float, y: float) -> tuple[float, float, float, float]:
-        """Return the box of the mark of a sensor or a target."""
-        return x - self._unit, y - self._unit, x + self._unit, y + self._unit
+    def _mark(self, x: float, y: float, share: float = 1.0) -> tuple[float, float, float, float]:
+        """Return the box of the mark of a sensor or a target, or of a smaller one."""
+        half = share * self._unit
+        return x - half, y - half, x + half, y + half
 
     def _known(self, draw: Any, known: Known, b: int) -> None:
         """Draw the last known position of every unseen target, of the row that saw it last."""

@@ -102,7 +102,7 @@ class Player {
       this.chart("rotation", "share of the sensors that turn", "meanRotation"),
     ];
     if (episodes[0].transport) {
-      this.curves.push(this.chart("transport", "share of the bounties that targets kept, of those delivered", "transport"));
+      this.curves.push(this.chart("transport", "share of the bounties that targets have kept, of the delivered loads", "transport"));
     }
     this.cards = episodes.map((episode, k) => new Card(this, episode, k));
     this.controls();
@@ -113,7 +113,7 @@ class Player {
 
   chart(figure, meaning, mean) {
     const canvas = make("canvas", { className: "chart" });
-    const about = `${meaning}; bold: mean so far, thin: mean of ${WINDOW} sub-steps`;
+    const about = meaning + (mean === figure ? "" : `; bold: mean so far, thin: mean of ${WINDOW} sub-steps`);
     const title = make("h2", { textContent: figure[0].toUpperCase() + figure.slice(1) });
     byId("curves").append(make("article", { className: "card" }, title, make("p", { className: "note", textContent: about }), canvas));
     const curves = new Curves(canvas, this.episodes, figure, mean);

@@ -37,13 +37,14 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     - ``discs``, (x, y, radius) of each; ``levels``, the names of the networks with attention;
     - ``tracks``, the values of each quantity, by name, at the start and after each sub-step, as packed by :func:`pack`.
 
-    Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of lists,
-    and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible targets`` of
-    each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are their numbers, of
-    lists of places and covariances. With two teams, ``load`` is the weight that a target carries to the warehouse
-    ``goal``, and ``awaiting`` the weight that each warehouse is still to get. The resolution is 1/65535 of the arena's sides for positions and 1/254 for beliefs,
-    1/65534 for coverage and transport, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for
-    ranges, 1/255 for shares of attention. Counts are exact.
+    Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of
+    lists, and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible
+    targets`` of each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are
+    their numbers, of lists of places and covariances. With two teams, ``load`` is the weight that a target carries
+    to the warehouse ``goal``, and ``awaiting`` the weight that each warehouse is still to get. The resolution is
+    1/65535 of the arena's sides for positions and 1/254 for beliefs, 1/65534 for coverage and transport, 0.006
+    degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for ranges, 1/255 for shares of
+    attention. Counts are exact.
     """
     episode = Episodes(agent, scenario, [seed])
     state = episode.task.simulator.state

@@ -370,7 +370,7 @@ class Scene {
       context.stroke();
     }
     const load = episode.tracks.load?.whole(shown.frame, j) ?? 0;
-    const side = Math.sqrt(load) * unit;
+    const side = 0.75 * Math.sqrt(load) * unit;
     context.fillStyle = this.colour("cargo");
     context.fillRect(place[0] - side / 2, place[1] - side / 2, side, side);
     if (shown.names) this.name(letter(j), place[0] + unit + 6, place[1] + 4, seen ? "seen" : "unseen");

@@ -138,14 +138,14 @@ def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, show):
     assert tab.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
 
 
-@pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large", "detections"])
+@pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large", "detections", "mate-2v4-0"])
 def test_every_kind_of_scene_is_drawn(name, tab, show):
     nameless = {"identities": False, "knowledge": "full"} if name == "detections" else {}
     scenario = load_scenario("hit-mac" if nameless else name).replace(**nameless)
     changes = {"failure_rate": 0.1, "recovery_rate": 0.2, "leave_rate": 0.1}
     if name == "random":
         scenario = scenario.replace(zoom=(30, 120), return_rate=0.2, **changes)
-    first = "belief-planner-fast" if scenario.knowledge == "shared" else "planner" if nameless else "nearest"
+    first = "belief-planner-fast" if scenario.rails else "planner" if nameless else "nearest"
     agents = [first, "assign-in-range"]
     show(agents[: 1 if scenario.rails or nameless else 2], scenario, 1, 15)
     for key in ("End", "ArrowLeft", "Home"):
@@ -156,3 +156,4 @@ def test_every_kind_of_scene_is_drawn(name, tab, show):
         "canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 20))"
     )
     assert tab.run(painted)
+    assert len(figures(tab, "transport")) == 2 * bool(scenario.warehouses)

@@ -58,6 +58,22 @@ def test_a_record_holds_the_episode(name, knowledge):
     assert ("age" in tracks) == (knowledge != "full")
 
 
+def test_a_record_of_two_teams_holds_the_cargo():
+    scenario = load_scenario("mate-2v4-0")
+    agent = load_agent("still", scenario)
+    made = record(agent, scenario, 2, 400)
+    tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
+    for t, episode in enumerate(played(agent, scenario, 2, 400)):
+        cargo = episode.task.simulator.cargo
+        np.testing.assert_array_equal(tracks["load"][t], cargo.weight[0])
+        loaded = cargo.weight[0] > 0
+        np.testing.assert_array_equal(tracks["goal"][t, loaded], cargo.goal[0, loaded])
+        np.testing.assert_array_equal(tracks["awaiting"][t], cargo.awaiting[0])
+        assert tracks["transport"][t, 0] == pytest.approx(episode.task.simulator.transport_rate[0], abs=1e-5)
+    assert cargo.delivered[0] > 4
+    assert 0 < tracks["transport"][-1, 0] < 1
+
+
 def test_a_record_holds_the_attention_and_the_assignments():
     scenario = load_scenario("hit-mac")
     agent = load_agent("pretrained:hit-mac", scenario)
