@@ -141,7 +141,8 @@ class Picture:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
             if isinstance(simulator, Duel) and simulator.cargo.weight[b, j]:
-                draw.rectangle(self._mark(*target_at[j], 0.5), fill=_CARGO)
+                x, y = target_at[j]
+                draw.rectangle(self._mark(x, y, 0.5), fill=_CARGO)
         for x, y in [] if detections is None else self._places(detections):
             draw.line((x - 1.5 * unit, y, x + 1.5 * unit, y), fill=_DETECTION, width=2 * _SMOOTH)
             draw.line((x, y - 1.5 * unit, x, y + 1.5 * unit), fill=_DETECTION, width=2 * _SMOOTH)
