@@ -16,6 +16,7 @@ from benchmarks.beliefs import beliefs
 from benchmarks.busy import busy
 from benchmarks.city import city
 from benchmarks.devices import devices
+from benchmarks.duel import duel
 from benchmarks.tracking import tracking
 
 ROOT = Path(__file__).parents[1]
@@ -312,8 +313,8 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts, export,
-        attention, critic, devices, gymnasium, start, training, hierarchy,
+        simulator, duel, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts,
+        export, attention, critic, devices, gymnasium, start, training, hierarchy,
     )
 }  # fmt: skip
 

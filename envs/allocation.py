@@ -226,6 +226,9 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
     }
+    if "cargo_goal" in own:
+        ranges["cargo_goal"] = -1, own["cargo_awaiting"].shape[1] - 1
+        ranges |= {f"cargo_{name}": (0, 2**31) for name in ("capacity", "weight", "remaining", "awaiting", "delivered")}
     if rows.recordings is not None:
         ranges["recording_row"] = ranges["recording_end"] = 0, len(rows.recordings.place) - 1
     for name, (low, high) in ranges.items():

@@ -88,7 +88,7 @@ class Duel(Simulator):
         targets = None if target_action is None else as_array("target_action", target_action)
         if targets is not None and (targets.dtype.kind not in "iuf" or targets.shape != places):
             raise ValueError(
-                f"target_action is {targets.dtype} of shape {targets.shape}; it must be numbers of {places}"
+                f"target_action is {targets.dtype} of shape {targets.shape}; it must be numbers of shape {places}"
             )
         for name, array in (("action", action), ("target_action", targets)):
             if array is not None and not np.isfinite(array[chosen]).all():

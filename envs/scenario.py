@@ -248,6 +248,9 @@ class Scenario:
     short."""
     disc_radius: Annotated[tuple[float, ...], over(0)] = scaled((25.0, 100.0))
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
+    disc_areas: tuple[Area, ...] = ()
+    """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
+    the arena."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
     blocks: Annotated[tuple[int, ...], Range(1, 10_000)] = ()
@@ -264,9 +267,6 @@ class Scenario:
     """Value of each target, multiplied by that of its zone; empty: 1."""
     seen_by: Count = 1
     """k, the number of sensors that must see a target to cover it, up to num_sensors."""
-    disc_areas: tuple[Area, ...] = ()
-    """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
-    the arena."""
 
     warehouses: tuple[Corner, ...] = ()
     """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and

@@ -1,10 +1,45 @@
-"""Games of two teams: equal to single scenes, continued from states."""
+"""Games of two teams: equal to recorded ones, to single scenes, and continued from states."""
 
 import pickle
 
 import numpy as np
+import pytest
 
-from hitmac.envs import Duel
+from hitmac.envs import Duel, Simulator, load_scenario, make_simulator
+from tests.envs.mate import duel_of, follow, games
+
+AFTER_STEP = {
+    "target_position": "target", "heading": "camera_orientation", "field_of_view": "camera_viewing_angle",
+    "cargo_bounty": "bounty", "cargo_goal": "goal", "cargo_empty": "target_empty_bits", "cargo_remaining": "remaining",
+    "cargo_awaiting": "awaiting", "cargo_delivered": "delivered", "cargo_sees_sensor": "target_sees_camera",
+    "cargo_sees_disc": "target_sees_obstacle", "cargo_sees_target": "target_sees_target",
+    "cargo_sensors_seen": "camera_sees_camera",
+}  # fmt: skip
+"""Recorded arrays by names of the state; all count in every step."""
+
+
+@pytest.mark.parametrize("occlusion", ["rays", "exact"])
+def test_recorded_games_are_repeated(trajectories, occlusion):
+    """With MATE's rays in every number; exact discs hide 3 of 26,000 pairs more or less."""
+    differ = 0
+    for name, record in games(trajectories("mate_trajectories.npz")).items():
+        duel = duel_of(name, record, occlusion=occlusion)
+        for t in range(record["done"].shape[1]):
+            follow(duel, record, t)
+            state = duel.get_state()
+            wrong = (duel.state.visible != record["camera_sees_target"][:, t + 1]).any((1, 2))
+            differ += wrong.sum()
+            for ours, theirs in AFTER_STEP.items():
+                np.testing.assert_allclose(state[ours][~wrong], record[theirs][~wrong, t + 1], atol=1e-6, err_msg=ours)
+            rates = duel.coverage, duel.real_coverage, duel.transport_rate, duel.target_reward, duel.sparse_reward
+            recorded = (*(record[f"{key}_rate"][:, t + 1] for key in ("coverage", "real_coverage", "transport")),
+                        record["target_reward"][:, t], record["target_reward_sparse"][:, t])  # fmt: skip
+            np.testing.assert_allclose(np.array(rates)[:, ~wrong], np.array(recorded)[:, ~wrong], atol=1e-6)
+            np.testing.assert_array_equal(duel.cargo.collides, record["target_collides"][:, t])
+            np.testing.assert_array_equal(duel.done, record["done"][:, t])
+            np.testing.assert_array_equal(duel.freight, record["freight"][:, t + 1])
+            duel.cargo.bounty[:] = record["bounty"][:, t + 1]  # also after a pair that differs
+    assert differ <= (3 if occlusion == "exact" else 0)
 
 
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future():
@@ -27,3 +62,73 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future():
     assert any((state[name] != saved[name]).any() for name in state if name.startswith("cargo"))
     for duel, scenes in everyone:
         np.testing.assert_equal(duel.get_state(), {name: array[scenes] for name, array in state.items()})
+
+
+def test_no_cargo_is_lost_and_the_game_ends():
+    duel = Duel(load_scenario("mate-2v4-0").replace(cargoes=2), 20, 0)
+    total = duel.cargo.awaiting.sum(1)
+    assert (total % 8 == 0).all()
+    assert not duel.done.any()
+    rng, steps = np.random.default_rng(0), 0
+    while not duel.done.all() and steps < 10_000:
+        steps += 1
+        empty = duel.cargo.empty.all(2) | (duel.cargo.goal >= 0)
+        goal = np.where(duel.cargo.goal >= 0, duel.cargo.goal, np.where(empty, 0, duel.cargo.empty.argmin(2)))
+        duel.step(rng.uniform(-5, 5, (20, 2, 2)), target_action=duel.game.warehouse[goal] - duel.state.target_position)
+        loads = np.eye(4)[duel.cargo.goal] * duel.cargo.weight[..., None]
+        np.testing.assert_array_equal(duel.cargo.remaining.sum(1) + loads.sum(1), duel.cargo.awaiting)
+        np.testing.assert_array_equal(duel.cargo.delivered + duel.cargo.awaiting.sum(1), total)
+        assert (duel.cargo.weight <= duel.cargo.capacity).all()
+        assert (duel.cargo.bounty <= duel.freight).all()
+        assert ((duel.cargo.weight > 0) == (duel.cargo.goal >= 0)).all()
+    assert duel.done.all()
+    assert ((duel.transport_rate > 0) & (duel.transport_rate <= 1)).all()
+
+
+def test_whole_numbers_turn_and_zoom_as_degrees():
+    one, two = Duel("mate-4v8-9", 3, 0), Duel("mate-4v8-9", 3, 0)
+    whole = np.random.default_rng(0).integers(0, 3, (3, 8))
+    way = np.array([0.0, 1.0, -1.0])[whole]
+    one.step(whole)
+    two.step(np.stack([way[:, :4] * 5, way[:, 4:] * -2.5], -1))
+    np.testing.assert_equal(one.get_state(), two.get_state())
+    one.step(whole[:, :4])  # turns alone
+    assert (one.state.field_of_view == two.state.field_of_view).all()
+    assert (one.state.heading != two.state.heading).any()
+
+
+def test_the_opponent_moves_the_targets_without_an_action():
+    duel = Duel("mate-4v8-0", 2, 0)
+    before = duel.state.target_position.copy()
+    duel.opponent = lambda duel, chosen: np.tile((1.0, -2.0), (2, 8, 1))
+    duel.step(np.zeros((2, 4), int), np.array([True, False]))
+    np.testing.assert_allclose((duel.state.target_position - before)[0], np.tile((1.0, -2.0), (8, 1)))
+    assert (duel.state.target_position == before)[1].all()
+
+
+STILL = np.zeros((2, 4, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda d: Simulator("mate-4v8-9"), "scenario 'mate-4v8-9' has warehouses; make its simulator by make_simul"),
+        (lambda d: Duel("hit-mac"), "scenario 'hit-mac' has no warehouses; make its simulator by make_simulator"),
+        (lambda d: d.step(np.zeros((2, 8))), r"float64 of shape \(2, 8\); it must be floating-point degrees or whole"),
+        (lambda d: d.step(np.zeros((2, 4, 2), int)), r"action is int64 of shape \(2, 4, 2\)"),
+        (lambda d: d.step(np.full((2, 4, 2), np.nan)), "action holds a number that is not finite"),
+        (lambda d: d.step(STILL, target_action=STILL), r"target_action is .* must be numbers of shape \(2, 8, 2\)"),
+        (lambda d: d.step(STILL, target_action=np.full((2, 8, 2), np.inf)), "target_action holds a number that is not"),
+        (lambda d: d.place(target_tracks=np.zeros((5, 8, 2))), "target_tracks is given; with warehouses, give the"),
+        (lambda d: d.place(target_position=np.full((8, 2), np.nan)), "target_position holds nan; with warehouses"),
+        (lambda d: d.set_state(d.get_state() | {"cargo_goal": np.full((2, 8), 4)}), "'cargo_goal' .* from -1 to 3: 4"),
+    ],
+)  # fmt: skip
+def test_a_refused_call_changes_nothing(call, says):
+    duel = Duel("mate-4v8-9", 2, 0)
+    before = duel.get_state()
+    with pytest.raises(ValueError, match=says):
+        call(duel)
+    np.testing.assert_equal(duel.get_state(), before)
+    assert type(make_simulator("mate-4v8-9")) is Duel
+    assert type(make_simulator("hit-mac")) is Simulator

@@ -1,0 +1,23 @@
+"""Speed of the game of two teams."""
+
+import time
+
+import numpy as np
+
+
+def duel() -> None:
+    from hitmac.envs import Duel
+
+    print("\nsteps/s of mate-4v8-9, random actions of both teams; best of 5")
+    print("(MATE: 469, one scene, one core)")
+    for batch, threads in ((1, 1), (64, 1), (1024, 1), (1024, 2)):
+        game = Duel("mate-4v8-9", batch, seed=0, num_threads=threads)
+        rng = np.random.default_rng(0)
+        actions, moves = rng.uniform(-5, 5, (16, batch, 4, 2)), rng.uniform(-20, 20, (16, batch, 8, 2))
+        steps, rates = max(16, 65_536 // batch), []
+        for _ in range(6):
+            began = time.perf_counter()
+            for step in range(steps):
+                game.step(actions[step % 16], target_action=moves[step % 16])
+            rates.append(steps * batch / (time.perf_counter() - began))
+        print(f"  batch {batch:>5}, {threads} threads: {max(rates[1:]):>10,.0f}")
