@@ -1,8 +1,9 @@
 """Directional sensor networks: a fast batched simulator and its environments.
 
 ``import hitmac`` registers ``dsn/<task>-v0`` for every task in :data:`TASKS` with gymnasium, for ``gymnasium.make`` and
-``gymnasium.make_vec``: ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0``. The Stable-Baselines3
-environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports torch.
+``gymnasium.make_vec``: ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0``, ``dsn/Transport-v0``. The
+Stable-Baselines3 environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports
+torch.
 """
 
 from typing import Any
@@ -48,11 +49,17 @@ def register_task(task: type[Task]) -> None:
         hitmac.register_environment(task.spec.name, task.spec.episode_steps)
 
 
-def parallel_env(task: str = "Coverage", **options: Any) -> Any:
+def parallel_env(task: str = "Coverage", *, teams: bool = False, **options: Any) -> Any:
     """Make one scene as a PettingZoo ParallelEnv, every sensor an agent (requires the extra `pettingzoo`).
 
-    The options are those of :class:`~hitmac.envs.wrappers.pettingzoo_env.DirectionalSensorParallelEnv`.
+    With `teams`, the sensors and targets of a duel are agents. The options are those of
+    :class:`~hitmac.envs.wrappers.pettingzoo_env.DirectionalSensorParallelEnv`, or without `task` those of
+    :class:`~hitmac.envs.wrappers.teams_env.DuelParallelEnv`.
     """
+    if teams:
+        from hitmac.envs.wrappers.teams_env import DuelParallelEnv
+
+        return DuelParallelEnv(**options)
     from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
     return DirectionalSensorParallelEnv(task, **options)

@@ -140,7 +140,8 @@ class Scenario:
     heading_noise: NotNegative = 0.0
     """Standard deviation of the error of a sensor's observed heading, degrees."""
     action: Annotated[str, Choice(("turn", "rate"))] = "turn"
-    """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over 0."""
+    """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over
+    0; with warehouses shares of `turn_angle` and `zoom_step`."""
     zoom: Annotated[tuple[float, ...], over(0, 360, "degrees")] = ()
     """Narrowest and widest field of view of zooming lenses; empty: lenses do not zoom. The area of the view
     stays constant, so that a narrower view reaches farther."""
@@ -493,7 +494,8 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("acceleration", highest or not s.acceleration, "0 without turn_rates"),
         ("command_delay", highest or not s.command_delay, "0 without turn_rates"),
         ("dead_zone", s.dead_zone < highest or not s.dead_zone, f"0, or under the highest of turn_rates ({highest:g})"),
-        ("action", s.action == "turn" or (highest and still), "turn, without turn_rates or with zoom or rails"),
+        ("action", s.action == "turn" or s.warehouses or (highest and still),
+         "turn, without warehouses, and without turn_rates or with zoom or rails"),
         ("zoom", not s.zoom or zooms, "empty, or the narrowest and the widest field of view, at most 360 degrees"),
         ("field_of_view", narrowest <= np.min(s.field_of_view), f"within zoom ({narrowest:g} to {widest:g} degrees)"),
         ("field_of_view", np.max(s.field_of_view) <= widest, f"within zoom ({narrowest:g} to {widest:g} degrees)"),

@@ -1,10 +1,11 @@
 """Perception and control for directional sensor networks: the open reference implementation of HiT-MAC.
 
-``import hitmac`` registers the environments ``dsn/Coverage-v0``, ``dsn/Executor-v0`` and ``dsn/Coordinator-v0`` with
-gymnasium, by name. The packages are :mod:`hitmac.perception` (the attention encoder), :mod:`hitmac.envs` (simulator and
-environments) and :mod:`hitmac.agents` (policies, training, evaluation); :func:`hitmac.envs.observe` is also
-``hitmac.observe``. Source: Xu, Zhong, Wang, "Learning Multi-Agent Coordination for Enhancing Target Coverage in
-Directional Sensor Networks", NeurIPS 2020.
+``import hitmac`` registers the environments ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0`` and
+``dsn/Transport-v0`` with gymnasium, by name. The packages are :mod:`hitmac.perception` (the attention encoder),
+:mod:`hitmac.envs` (simulator and environments) and :mod:`hitmac.agents` (policies, training, evaluation);
+:func:`hitmac.envs.observe` is also ``hitmac.observe``.
+Source: Xu, Zhong, Wang, "Learning Multi-Agent Coordination for Enhancing Target Coverage in Directional Sensor
+Networks", NeurIPS 2020.
 """
 
 import importlib
@@ -36,7 +37,7 @@ def register_environment(task: str, episode_steps: int) -> None:
     )
 
 
-for _task, _episode_steps in (("Coverage", 1010), ("Executor", 101), ("Coordinator", 101)):
+for _task, _episode_steps in (("Coverage", 1010), ("Executor", 101), ("Coordinator", 101), ("Transport", 10_001)):
     register_environment(_task, _episode_steps)
 
 

@@ -367,7 +367,7 @@ class HitMacOptions(RunOptions):
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
     spec = task.spec
-    bases = {"agent": Options, "executor": ExecutorOptions, "coordinator": CoordinatorOptions}
+    bases = {"agent": Options, "executor": ExecutorOptions, "coordinator": CoordinatorOptions, "targets": Options}
     fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
     return dataclasses.make_dataclass(
         f"{spec.name}Options",

@@ -17,7 +17,12 @@ from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
 
 FOLDER = DOCS / "environments"
 SEED, SIZE = 0, 400
-AGENTS = {"Coverage": "pretrained:flat", "Executor": "pretrained:hit-mac", "Coordinator": "pretrained:hit-mac"}
+AGENTS = {
+    "Coverage": "pretrained:flat",
+    "Executor": "pretrained:hit-mac",
+    "Coordinator": "pretrained:hit-mac",
+    "Transport": "planner-fast",
+}
 """Who plays in the film of a task; in the executor's, the hierarchy's lower level alone."""
 
 LEGEND = """\
@@ -32,7 +37,7 @@ env = gymnasium.make("{id}")
 observation, info = env.reset(seed=0)
 for _ in range(10):
     observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
-print(observation["pairs"].shape, reward, info["coverage"])
+print(observation.keys(), reward, info["coverage"])
 
 scenes = gymnasium.make_vec("{id}", num_envs=16)
 observation, info = scenes.reset(seed=0)  # scene i has the seed i
@@ -43,10 +48,10 @@ def environment_page(task: type[Task]) -> str:
     """Return the page of a task's environment, as Markdown."""
     spec = task.spec
     env = gymnasium.make(spec.id).unwrapped
-    pairs, scenario = env.observation_space["pairs"], env.scenario
+    scenario, observed = env.scenario, env.observation_space.items()
     facts = {
         "action": f"`{env.action_space}`",
-        "observation": f"`pairs` {pairs.shape} {pairs.dtype}, `mask` {env.observation_space['mask'].shape} int8",
+        "observation": ", ".join(f"`{key}` {space.shape} {space.dtype}" for key, space in observed),
         "features": ", ".join(f"`{name}`" for name in env.features),
         "scenario": f"`{scenario.name}`: {scenario.num_sensors} sensors, {scenario.num_targets} targets",
         "steps of an episode": str(spec.episode_steps),

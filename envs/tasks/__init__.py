@@ -6,9 +6,12 @@ from hitmac.envs.tasks.base import DECISIONS_PER_EPISODE, SUB_STEPS, Task, TaskS
 from hitmac.envs.tasks.coordinator import CoordinatorTask
 from hitmac.envs.tasks.coverage import CoverageTask
 from hitmac.envs.tasks.executor import ExecutorTask
+from hitmac.envs.tasks.transport import TransportTask
 from hitmac.envs.validation import did_you_mean
 
-TASKS: dict[str, type[Task]] = {task.spec.name: task for task in (CoverageTask, ExecutorTask, CoordinatorTask)}
+TASKS: dict[str, type[Task]] = {
+    task.spec.name: task for task in (CoverageTask, ExecutorTask, CoordinatorTask, TransportTask)
+}
 """Tasks by name. Ids, shells, training jobs, evaluation, checkpoints and help follow from their specs."""
 
 
@@ -41,5 +44,6 @@ __all__ = [
     "ExecutorTask",
     "Task",
     "TaskSpec",
+    "TransportTask",
     "make_task",
 ]

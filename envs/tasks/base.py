@@ -1,5 +1,6 @@
 """Base class of the tasks, their spaces and checks."""
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -9,10 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.duel import make_simulator
+from hitmac.envs.duel import Duel, make_simulator
+from hitmac.envs.entities import EntityObserver
+from hitmac.envs.kernels.duel_rules import RULES
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
+from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, is_among, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -46,12 +49,12 @@ class TaskSpec(NamedTuple):
     """Default scenario."""
     options: Mapping[str, Any] = MappingProxyType({})
     """Options that a policy depends on, with their defaults; checkpoints contain them."""
-    role: Literal["agent", "executor", "coordinator"] = "agent"
+    role: Literal["agent", "executor", "coordinator", "targets"] = "agent"
     """Role of a policy of the task. An ``"agent"`` turns the sensors of a scene (with the option `per_sensor`, one
     sensor), given the features of all pairs; it is evaluated by its coverage. An ``"executor"`` turns one sensor
     towards the targets assigned to it (options `padding` and `row_id`); it is evaluated by its reward in
     ``dsn/Executor-v0``. A ``"coordinator"`` assigns targets to sensors (options `decision` and `idle`); it is evaluated
-    by its coverage with an executor."""
+    by its coverage with an executor. ``"targets"`` moves the targets of a duel."""
 
     @property
     def id(self) -> str:
@@ -60,6 +63,56 @@ class TaskSpec(NamedTuple):
 
 
 Features = Sequence[str] | Callable[[Scenario], Any]
+
+OPPONENTS: list[Callable[[str, Scenario, str], Any]] = []
+"""Functions ``(name, scenario, team)`` that return a player, of which the last is called; ``import hitmac.agents``
+appends the one that finds agents by name, checkpoints and runs."""
+
+
+class RulePlayer(NamedTuple):
+    """Team of a duel that acts by one of MATE's rules."""
+
+    team: str
+    rule: str
+
+    def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Return the team's actions (B, n, 2) or (B, m, 2) in the chosen scenes."""
+        return duel.rule_actions(self.team, self.rule, chosen)
+
+
+def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
+    """Return a player of a team, given itself or its name; None for None. See :class:`Task`."""
+    if opponent is None or (scenario.warehouses and callable(getattr(opponent, "act", None))):
+        return opponent
+    if not scenario.warehouses:
+        raise ValueError(f"opponent is {opponent!r}; it must be None in a scenario without warehouses")
+    if is_among(opponent, RULES[team]):
+        return RulePlayer(team, opponent)
+    if not isinstance(opponent, str) or not OPPONENTS:
+        raise ValueError(
+            f"opponent is {opponent!r}; it must be {', '.join(RULES[team])}, an object with act(), or after "
+            "import hitmac.agents the name of another"
+        )
+    return OPPONENTS[-1](opponent, scenario, team)
+
+
+def make_observer(
+    scenario: Scenario, features: Features | None, team: str = "sensors", **near: int | float | None
+) -> Any:
+    """Return the observer of `features`, and of `nearest`, `radius` and `neighbours`; see :class:`Task`."""
+    if features is None:
+        own = FEATURE_SETS["motors"] if scenario.turn_rates else DEFAULT_FEATURES
+        features = own if scenario.identities else DetectionObserver
+    if features == DetectionObserver.features:
+        features = DetectionObserver
+    if features in (EntityObserver.features, *EntityObserver.features):
+        features = functools.partial(EntityObserver, team=team)
+    if not callable(features):
+        return Observer(scenario, features, **near)  # type: ignore[arg-type]
+    if given := {name: value for name, value in near.items() if value is not None}:
+        words = " and ".join(f"{name} is {value}" for name, value in given.items())
+        raise ValueError(f"{words}; it must be None where features is a function, or identities false")
+    return features(scenario)
 
 
 @dataclass(eq=False, repr=False)
@@ -78,18 +131,27 @@ class Task:
             function that returns the observer of a scenario, with the same interface; None: the default features, or
             in a scenario without identities :class:`~hitmac.envs.observation.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
+        opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
+            ``"heuristic"``; after ``import hitmac.agents`` the name of another player, see
+            :func:`hitmac.agents.duel.load_opponent`; or an object whose ``act(duel, starts, chosen)`` returns the
+            team's actions for :meth:`hitmac.envs.Duel.step`, where `starts` (B,) marks the scenes in which an episode
+            begins, and `chosen` those that will move. None: the scenario's `walk`, or for sensors ``"greedy"``.
 
     Attributes:
         spec: the declaration of the task.
+        team: the acting team, ``"sensors"`` or ``"targets"``.
         observation_space, action_space: spaces of one scene. An action is by default turns of all sensors, with zooming
             lenses then their zooms, on rails then their moves, or their rates, ``Box(-1, 1, (n,))``; in some tasks an
             assignment, ``MultiBinary(n * m)``.
+        starts: (B,) bool, scenes in which the opponent has not acted since the reset.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises ``ValueError`` or ``TypeError`` for an option out of its range.
     """
 
     spec: ClassVar[TaskSpec]
+    team: ClassVar[str] = "sensors"
+    choices: ClassVar[tuple[int, str]] = (2, "0 (stay), 1 (left) or 2 (right)")
     sub_steps = 1  # length of a step
     scenario: Any = None
     num_envs: int = 1
@@ -100,6 +162,7 @@ class Task:
     radius: float | None = None
     neighbours: int | None = None
     num_threads: int | None = None
+    opponent: Any = None
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
@@ -109,19 +172,14 @@ class Task:
         scenario = self.spec.scenario if self.scenario is None else self.scenario
         self.simulator = make_simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario = self.simulator.scenario
-        near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
-        if self.features is None:
-            own = FEATURE_SETS["motors"] if self.scenario.turn_rates else DEFAULT_FEATURES
-            self.features = own if self.scenario.identities else DetectionObserver
-        if self.features == DetectionObserver.features:
-            self.features = DetectionObserver
-        if not callable(self.features):
-            self.observer: Any = Observer(self.scenario, self.features, **near)
-        elif given := {name: value for name, value in near.items() if value is not None}:
-            words = " and ".join(f"{name} is {value}" for name, value in given.items())
-            raise ValueError(f"{words}; it must be None where features is a function, or identities false")
-        else:
-            self.observer = self.features(self.scenario)
+        if self.scenario.warehouses and self.spec.role in ("executor", "coordinator"):
+            raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
+        near = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
+        self.observer = make_observer(self.scenario, self.features, self.team, **near)
+        self.opponent = find_opponent(
+            self.opponent, self.scenario, {"sensors": "targets", "targets": "sensors"}[self.team]
+        )
+        self.starts = np.ones(self.num_envs, np.bool_)
         self.observation_space = self.observer.space
         self.action_space: spaces.Space = turning_space(self.scenario, self.scenario.num_sensors)
         self.assigned: np.ndarray | None = None
@@ -129,6 +187,7 @@ class Task:
     def reset(self, *, seed: Any = None, mask: np.ndarray | None = None, options: Any = None) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
         self.simulator.reset(seed=seed, mask=mask, options=options)
+        self.starts = self.starts | self.simulator.chosen(mask)
         self.begin(self.simulator.chosen(mask))
 
     def begin(self, chosen: np.ndarray) -> None:
@@ -140,6 +199,12 @@ class Task:
         Raises ``ValueError`` or ``TypeError`` for a wrong action, before anything moves.
         """
         raise NotImplementedError
+
+    def opponent_action(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the opponent's action in the chosen scenes (B,), for a step."""
+        action = self.opponent.act(self.simulator, self.starts, chosen)
+        self.starts = self.starts & ~chosen
+        return action
 
     def sensor_rewards(self) -> np.ndarray | None:
         """Return the reward of each sensor (B, n) in the last step; None in a task without them."""
@@ -154,9 +219,14 @@ class Task:
         return self.observer.observe(self.simulator)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets covered."""
-        state = self.simulator.state
-        return {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
+        """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets covered.
+
+        In a duel also ``transport`` (B,), the share of the bounties so far that the targets have received.
+        """
+        state, simulator = self.simulator.state, self.simulator
+        transport = {"transport": simulator.transport_rate} if isinstance(simulator, Duel) else {}
+        own = {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
+        return own | transport
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the info of every scene, numbers as Python's."""
@@ -174,13 +244,19 @@ class Task:
         return -(-self.scenario.episode_steps // self.sub_steps) or math.inf
 
     def episode_steps(self, given: int | None) -> int:
-        """Return the length of an episode, steps: `given` or the default, limited by the scenario."""
-        steps = self.spec.episode_steps if given is None else positive("max_episode_steps", given)
+        """Return the length of an episode, steps: `given` or the default, in a duel the scenario's, which limits it."""
+        default = self.scenario.episode_steps if self.scenario.warehouses else self.spec.episode_steps
+        steps = (default or self.spec.episode_steps) if given is None else positive("max_episode_steps", given)
         return int(min(steps, self.longest_episode))
 
     def ended(self, most: float) -> np.ndarray:
-        """Return True (B,) where an episode ends: after `most` steps, or at the end of recorded tracks."""
-        return (self.time >= most) | self.simulator.track_ended
+        """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""
+        return (self.time >= most) | self.simulator.track_ended | self.terminated
+
+    @property
+    def terminated(self) -> np.ndarray:
+        """(B,) bool: a duel in which all cargoes have arrived."""
+        return self.simulator.done if isinstance(self.simulator, Duel) else np.zeros(self.num_envs, np.bool_)
 
     @property
     def turning(self) -> bool:
@@ -188,7 +264,17 @@ class Task:
         return not isinstance(self.action_space, spaces.MultiBinary)
 
     @property
-    def sensor_action_space(self) -> spaces.Space:
+    def actors(self) -> int:
+        """Number of members of the acting team, each of which has a row of the observation."""
+        return self.scenario.num_sensors
+
+    @property
+    def acting(self) -> np.ndarray:
+        """(B, n) bool: the sensor works and knows a present target; in a task of targets, (B, m), present targets."""
+        return self.simulator.acting
+
+    @property
+    def actor_space(self) -> spaces.Space:
         """Action space of one sensor: its turn, with zooming lenses its zoom, on rails its move; or its targets."""
         return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
 
@@ -198,7 +284,7 @@ class Task:
 
     def checked(self, action: Any) -> np.ndarray:
         """Return the batch's action as int64, or rates as float64; raise an error that names what is not valid."""
-        highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if self.turning else (1, "0 or 1")
+        highest, allowed = self.choices if self.turning else (1, "0 or 1")
         array = action if isinstance(action, np.ndarray) else as_array("action", action)
         shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
         if array.shape != shape:
@@ -221,7 +307,7 @@ class Task:
 def turning_space(scenario: Scenario, sensors: int) -> spaces.MultiDiscrete | spaces.Box:
     """Return the action space of some turning sensors: turns, with zooming lenses zooms, on rails moves; or rates."""
     if scenario.action == "rate":
-        return spaces.Box(-1.0, 1.0, (sensors,), np.float32)
+        return spaces.Box(-1.0, 1.0, (sensors * len(scenario.decisions),), np.float32)
     return spaces.MultiDiscrete([3] * sensors * len(scenario.decisions))
 
 

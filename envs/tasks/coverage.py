@@ -2,12 +2,13 @@
 
 import inspect
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 
 from hitmac.envs.observation import feature_table
 from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec
-from hitmac.envs.validation import NotNegative
+from hitmac.envs.validation import Choice, NotNegative
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -88,12 +89,20 @@ class CoverageTask(Task):
 
     By default it is the share of the targets that a sensor sees. Where no value is present, it is 1.
 
+    ## Duels
+
+    With `warehouses` of the scenario the targets carry cargoes between them, :class:`hitmac.envs.Duel`; the option
+    `opponent` moves them. With ``action: rate`` the action is ``Box(-1, 1, (2n,))``: n shares of `turn_angle`, left
+    over 0, then n of `zoom_step`, wider over 0. With ``reward="duel"`` the reward is the game's: that of
+    :class:`TransportTask`, negative. With ``features="entities"`` the observation is that of
+    :class:`~hitmac.envs.entities.EntityObserver`. An episode terminates when all cargoes have arrived.
+
     ## Start and end of an episode
 
     The scenario's `placement` distributes the sensors, with random headings unless the scenario gives them. Targets
-    start at random positions, or those of recorded `tracks`. An episode never terminates; ``gymnasium.make`` truncates
-    it after 1010 sub-steps, HiT-MAC's 101 decisions of 10 sub-steps (``max_episode_steps=``), or after the scenario's
-    `episode_steps` if that is fewer. ``reset(options=...)`` sets other positions and headings
+    start at random positions, or those of recorded `tracks`. An episode terminates in duels only; ``gymnasium.make``
+    truncates it after 1010 sub-steps, HiT-MAC's 101 decisions of 10 sub-steps (``max_episode_steps=``), or after the
+    scenario's `episode_steps` if that is fewer. ``reset(options=...)`` sets other positions and headings
     (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`). In `hit-mac` the targets make one extra move before
     the first of every ten sub-steps, as in the paper's decisions.
 
@@ -104,10 +113,12 @@ class CoverageTask(Task):
     | `coverage` | float, see Reward |
     | `turned` | int, number of sensors that turned in this sub-step |
     | `visible` | bool (m,), True for targets that at least `seen_by` sensors see |
+    | `transport` | float, in duels only: share of the bounties so far that the targets have received |
 
     Args:
-        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads, opponent: see :class:`Task`.
         turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
+        reward: ``"coverage"``, or in duels ``"duel"``.
     """
 
     spec = TaskSpec(
@@ -117,11 +128,26 @@ class CoverageTask(Task):
         options={"per_sensor": False},
     )
     turn_cost: NotNegative = 0.04
+    reward: Annotated[str, Choice(("coverage", "duel"))] = "coverage"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        duel: Any = self.simulator
+        if self.reward == "duel" and not self.scenario.warehouses:
+            raise ValueError("reward is 'duel'; it must be coverage in a scenario without warehouses")
+        if self.opponent is not None:
+            duel.opponent = lambda _, chosen: self.opponent_action(chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
-        chosen = self.simulator.chosen(mask)
-        self.simulator.advance(self.simulator.turns(self.checked(action), chosen), chosen)
+        chosen, checked = self.simulator.chosen(mask), self.checked(action)
+        if checked.dtype.kind == "f" and self.scenario.warehouses:
+            shares = checked.reshape(self.num_envs, 2, -1)  # of turns and zooms
+            turn = self.scenario.of_each_sensor("turn_angle")
+            checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)
+        self.simulator.advance(self.simulator.turns(checked, chosen), chosen)
+        if self.reward == "duel":
+            return -self.simulator.target_reward  # type: ignore[attr-defined]
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
 
 

@@ -40,8 +40,9 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
         self._show()
-        truncated = bool(self.task.ended(self._most)[0])
-        return self._observation(), float(reward[0]), False, truncated, self.task.infos()[0]
+        terminated = bool(self.task.terminated[0])
+        truncated = not terminated and bool(self.task.ended(self._most)[0])
+        return self._observation(), float(reward[0]), terminated, truncated, self.task.infos()[0]
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {key: value[0] for key, value in self.task.observe().items()}

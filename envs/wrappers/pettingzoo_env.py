@@ -1,12 +1,12 @@
-"""PettingZoo environment of one scene, in which every sensor is an agent."""
+"""PettingZoo environment of one scene, in which every member of the acting team is an agent."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks.base import own_observation_space
+from hitmac.envs.tasks.base import Task, own_observation_space
 from hitmac.envs.validation import as_options
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
@@ -22,8 +22,8 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; with
     zooming lenses or rails a turn, zoom and move, ``MultiDiscrete([3, 3])``; with ``action: rate`` of the scenario a
     rate, ``Box(-1, 1, (1,))``; in a task of assignments, its targets, ``MultiBinary(m)``. Its reward is that of the
-    sensor if the task has one, else that of the scene. All agents live until the episode is truncated. The mask of a
-    sensor that is not part of the episode is 0.
+    sensor if the task has one, else that of the scene. All agents live until the episode ends. The mask of a sensor
+    that is not part of the episode is 0. In a task of targets the agents are ``target_0``, ``target_1``, ...
 
     ``reset(options=...)`` accepts the options of the gymnasium environments and, by PettingZoo's convention, ignores
     others.
@@ -33,15 +33,15 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     """
 
     metadata: dict[str, Any] = {**METADATA, "name": "directional_sensors_v0"}
+    names: ClassVar[dict[str, str]] = {"sensors": "sensor", "targets": "target"}
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
         made = self._set_task(task, scenario, **options)
-        self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
+        self.possible_agents = self._agents_of(made)
         self.agents: list[str] = []
         # Agents do not share spaces, since a space has a random stream.
         self._spaces = {
-            agent: (own_observation_space(made.observation_space), made.sensor_action_space)
-            for agent in self.possible_agents
+            agent: (own_observation_space(made.observation_space), made.actor_space) for agent in self.possible_agents
         }
 
     def observation_space(self, agent: str) -> spaces.Space:
@@ -66,22 +66,32 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
             raise ValueError(f"actions are for {', '.join(actions) or 'no agent'}; they must be for {self.agents}")
         if not self.agents:
             return {}, {}, {}, {}, {}
-        own = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents])
-        reward = self.task.step(self.task.joint_action(own.reshape(1, len(own), -1)))
+        rewards = self._advance(actions)
         self._show()
-        apart = self.task.sensor_rewards()
-        rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
-        ended = bool(self.task.ended(self.max_episode_steps)[0])
+        ended, terminated = bool(self.task.ended(self.max_episode_steps)[0]), bool(self.task.terminated[0])
         results = (
             self._observe(),
-            dict(zip(self.agents, rewards.tolist(), strict=True)),
-            dict.fromkeys(self.agents, False),
-            dict.fromkeys(self.agents, ended),
+            rewards,
+            dict.fromkeys(self.agents, terminated),
+            dict.fromkeys(self.agents, ended and not terminated),
             self._infos(),
         )
         if ended:
             self.agents = []
         return results
+
+    def _advance(self, actions: dict[str, Any]) -> dict[str, float]:
+        """Advance by one step; return the rewards."""
+        reward, apart = self.task.step(self._joint_action(self.task, actions)), self.task.sensor_rewards()
+        rewards = np.full(self.task.actors, reward[0]) if apart is None else apart[0]
+        return dict(zip(self._agents_of(self.task), rewards.tolist(), strict=True))
+
+    def _agents_of(self, task: Task) -> list[str]:
+        return [f"{self.names[task.team]}_{i}" for i in range(task.actors)]
+
+    def _joint_action(self, task: Task, actions: dict[str, Any]) -> np.ndarray:
+        own = np.stack([np.asarray(actions[agent]) for agent in self._agents_of(task)])
+        return task.joint_action(own.reshape(1, len(own), -1))
 
     def state(self) -> np.ndarray:
         """Return the features of all sensors as one vector, (n * m * d,) float32, for a centralised critic."""
@@ -89,8 +99,12 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         return np.concatenate([array.ravel() for array in shown if array.dtype == np.float32])
 
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:
-        shown = self.task.observe()
-        return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in enumerate(self.agents)}
+        return self._rows_of(self.task)
+
+    def _rows_of(self, task: Task) -> dict[str, dict[str, np.ndarray]]:
+        shown = task.observe()
+        rows = enumerate(self._agents_of(task))
+        return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in rows}
 
     def _infos(self) -> dict[str, dict[str, Any]]:
         info = self.task.infos()[0]

@@ -59,8 +59,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self.per_sensor, self.stagger = per_sensor, stagger
         observed, decided = task.observation_space, task.action_space
         if per_sensor:
-            observed, decided = own_observation_space(observed), task.sensor_action_space
-        self._rows = self.scenario.num_sensors if per_sensor else 1
+            observed, decided = own_observation_space(observed), task.actor_space
+        self._rows = task.actors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
         self._started = time.time()
         self._actions = np.zeros(0)
@@ -104,14 +104,14 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         if self.credit == "difference_rewards":
             reward = np.asarray(self.task.difference_rewards())
         observation, infos = self.observe(), self._infos()
-        ended = self.task.ended(self.max_episode_steps)
+        ended, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
         done = np.repeat(ended, self._rows)
         if ended.any():
             seconds = round(time.time() - self._started, 6)
             for row in np.flatnonzero(done):
                 scene = row // self._rows
                 infos[row]["terminal_observation"] = {key: value[row] for key, value in observation.items()}
-                infos[row]["TimeLimit.truncated"] = True
+                infos[row]["TimeLimit.truncated"] = not terminated[scene]
                 length = int(self.task.time[scene] - self._first[scene])
                 infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
             self.task.reset(mask=ended)
@@ -129,7 +129,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
 
         With ``credit="difference_rewards"``, return the result of every sensor, (B, n).
         """
-        sensors = self.task.simulator.acting
+        sensors = self.task.acting
         if self.credit == "difference_rewards":
             return sensors
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))

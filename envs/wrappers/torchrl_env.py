@@ -15,6 +15,9 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("TorchRL environments need TorchRL: pip install 'hitmac[torchrl]'") from None
 
+RATES = ("coverage", "transport")
+"""Infos that are part of the observation."""
+
 
 class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     """Batch of scenes of one task as a ``torchrl.envs.EnvBase`` whose batch size is the number B of scenes.
@@ -24,9 +27,12 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
     | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` only |
     | `coverage` | (B, 1) float32 | share of the present targets, by value, that are covered |
+    | `transport` | (B, 1) float32 | in duels only: share of the bounties that the targets have received |
     | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
     | `reward` | (B, 1) float32 | the task's reward |
-    | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |
+    | `truncated` | (B, 1) bool | the episode has reached its time limit |
+    | `terminated` | (B, 1) bool | all cargoes of a duel have arrived |
+    | `done` | (B, 1) bool | one of both |
 
     With ``action: rate`` of the scenario the action is rates (B, n), float32.
 
@@ -48,12 +54,12 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
         space, shape = made.action_space, torch.Size([scenes, *made.action_space.shape])  # type: ignore[misc]
-        chosen = Categorical(3, shape) if made.turning else Binary(shape=shape, dtype=torch.int64)
+        chosen = Categorical(made.choices[0] + 1, shape) if made.turning else Binary(shape=shape, dtype=torch.int64)
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
+        rates = {name: number for name in RATES if name in made.info()}
         specs = {
             "observation_spec": Composite(
-                {key: _spec(space, scenes) for key, space in made.observation_space.items()} | {"coverage": number},
-                shape=(scenes,),
+                {key: _spec(space, scenes) for key, space in made.observation_space.items()} | rates, shape=(scenes,)
             ),
             "action_spec": _spec(space, scenes) if isinstance(space, spaces.Box) else chosen,
             "reward_spec": number,
@@ -76,16 +82,18 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         reward = self.task.step(tensordict["action"].numpy(force=True))
-        truncated = self.task.ended(self.max_episode_steps)
-        ends = {"truncated": truncated, "done": truncated, "terminated": np.zeros_like(truncated)}
+        done, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
+        ends = {"truncated": done & ~terminated, "done": done, "terminated": terminated}
         columns = ends | {"reward": reward.astype(np.float32)}
         shown = {key: torch.as_tensor(array)[:, None] for key, array in columns.items()}
         return TensorDict(self._observed() | shown, self.batch_size, device=self.device)
 
     def _observed(self) -> dict[str, torch.Tensor]:
+        masks = {key for key, space in self.task.observation_space.items() if isinstance(space, spaces.MultiBinary)}
         observed = {key: torch.as_tensor(value) for key, value in self.task.observe().items()}
-        coverage = torch.as_tensor(self.task.simulator.coverage).float().unsqueeze(-1)
-        return observed | {"mask": observed["mask"].bool(), "coverage": coverage}
+        info = self.task.info()
+        rates = {name: torch.as_tensor(info[name]).float().unsqueeze(-1) for name in RATES if name in info}
+        return {key: value.bool() if key in masks else value for key, value in observed.items()} | rates
 
 
 def _spec(space: spaces.Space, scenes: int) -> Bounded | Binary:

@@ -65,19 +65,19 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
             reward[resetting] = 0.0
         if self.render_mode == "human":
             self._show()
-        truncated = self.task.ended(self.max_episode_steps)
+        ended, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
         observation, info = self.task.observe(), batched(self.task.info())
-        self._ended = truncated
-        if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
+        self._ended = ended
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and ended.any():
             final = np.full(self.num_envs, None, dtype=object)
-            for b in np.flatnonzero(truncated):
+            for b in np.flatnonzero(ended):
                 final[b] = {key: value[b] for key, value in observation.items()}
             last = {"final_obs": final, "final_info": info}
-            self.task.reset(mask=truncated)
+            self.task.reset(mask=ended)
             observation, info = self.task.observe(), batched(self.task.info())
-            info |= last | {f"_{key}": truncated.copy() for key in last}
-            self._ended = np.zeros_like(truncated)
-        return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
+            info |= last | {f"_{key}": ended.copy() for key in last}
+            self._ended = np.zeros_like(ended)
+        return observation, reward, terminated, ended & ~terminated, info
 
     def render(self) -> Any:
         """Return an RGB picture of every scene, as a tuple; None with a window or without a render mode."""

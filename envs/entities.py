@@ -1,0 +1,161 @@
+"""Observations of the two teams of a duel: entities of several kinds, and MATE's flat vectors."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from hitmac.envs.duel import Duel
+from hitmac.envs.kernels.entities import MOVES, Entities, EntityScales, show_to_sensors, show_to_targets
+from hitmac.envs.observation import check_sizes
+from hitmac.envs.scenario import Scenario
+
+_SENSOR = ("x", "y", "heading_cos", "heading_sin", "view", "range")
+_TARGET = ("x", "y", "velocity_x", "velocity_y", "loaded")
+
+
+def kinds_of(scenario: Scenario, team: str) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """Return the number and the features of the entities of each kind that a member of a team observes.
+
+    There is a place for at least one disc, so that a policy fits scenes with and without discs.
+    """
+    places = max(len(scenario.discs) + scenario.random_discs, 1), len(scenario.warehouses)
+    if team == "sensors":
+        return {
+            "own": (1, (*_SENSOR, "time")),
+            "sensors": (scenario.num_sensors, _SENSOR),
+            "targets": (scenario.num_targets, (*_TARGET, "visible", "margin", "age", "others_seeing")),
+            "discs": (places[0], ("x", "y", "radius")),
+            "warehouses": (places[1], ("x", "y")),
+        }
+    return {
+        "own": (1, ("x", "y", "aim_x", "aim_y", "loaded", "weight", "capacity", "bounty", "seen", "time")),
+        "sensors": (scenario.num_sensors, (*_SENSOR, "sees", "margin")),
+        "targets": (scenario.num_targets, _TARGET),
+        "discs": (places[0], ("x", "y", "radius")),
+        "warehouses": (places[1], ("x", "y", "goal", "empty")),
+        "moves": (
+            len(MOVES), ("x", "y", "toward_aim", "progress", "free", "seen_1", "seen_3", "seen_10", "margin")
+        ),
+    }  # fmt: skip
+
+
+class EntityObserver:
+    """Observer of the entities around every sensor or every target of a duel.
+
+    Every member of a team observes sets of entities of several kinds, each with its features and a mask, in a frame of
+    its own: its place, and for a sensor its heading as x. Lengths are in units of half the larger side of the arena,
+    velocities in units of the top speed, views in units of 180 degrees, and all features lie in [-3, 3].
+
+    Sensors observe targets by the scenario's `knowledge`, and know where all sensors and discs are. Targets share what
+    any of them sees now, sensors and discs within `target_range`, and which warehouses they found empty; each also
+    observes the bounty of its load. The features are
+
+    - ``aim``: offset of the load's goal; without load, of the nearest warehouse not known to be empty, else 0;
+    - ``weight``, ``capacity``: cargoes / 2; ``bounty``: share left; ``time``: share of the episode;
+    - ``margin``: signed distance to a sector, negative inside, in units of the longest way in 10 steps, clipped to
+      [-1, 1]: of the target (`targets`, `sensors`) or of the end of the move, to the nearest known sector (`moves`);
+    - ``visible``, ``sees``: 1 if the observing sensor sees the target, or the sensor the observing target, now;
+      ``others_seeing``, ``seen``: 0, 0.5 or 1 for none, one or more other, or known, sensors that see the target now;
+    - ``age``: steps since the target was seen / 100, at most 1; ``loaded``: 0 for a target that is not seen;
+    - `moves`, the candidates of :class:`~hitmac.envs.tasks.TransportTask`: ``toward_aim``: cosine to the aim;
+      ``progress``: distance gained to the warehouse, and ``free``: way made after contact with discs, sensors and the
+      border, in steps; ``seen_k``: 0, 0.5 or 1 for none, one or more known sensors whose sector holds the end of k such
+      steps, in clear sight past the known discs.
+
+    Args:
+        scenario: a scenario with `warehouses`.
+        team: ``"sensors"`` or ``"targets"``.
+
+    Attributes:
+        kinds: number and names of the features of the entities of each kind, by name.
+        space: a ``Dict`` of each kind, Box (A, count, d) float32, and ``KIND_mask``, MultiBinary (A, count), for the A
+            members of the team; where the mask is 0, the features are 0.
+    """
+
+    features = ("entities",)
+
+    def __init__(self, scenario: Scenario, team: str = "sensors") -> None:
+        if not scenario.warehouses:
+            raise ValueError(f"scenario {scenario.name!r} has no warehouses; entities are observed in duels")
+        self.kinds, self._kernel = kinds_of(scenario, team), show_to_sensors if team == "sensors" else show_to_targets
+        members = scenario.num_sensors if team == "sensors" else scenario.num_targets
+        self._sizes, (width, height) = (scenario.num_sensors, scenario.num_targets), scenario.extent
+        step = scenario.max_speed * scenario.time_step
+        self._scales = EntityScales(
+            half_width=width,
+            half_height=height,
+            per_length=1.0 / max(width, height),
+            per_margin=1.0 / (10.0 * step),
+            per_speed=1.0 / scenario.max_speed,
+            per_time=1.0 / (scenario.episode_steps or 10_000),
+            time_step=scenario.time_step,
+        )
+        boxes = {
+            name: spaces.Box(-3.0, 3.0, (members, count, len(names)), np.float32)
+            for name, (count, names) in self.kinds.items()
+        }
+        masks = {f"{name}_mask": spaces.MultiBinary(box.shape[:2]) for name, box in boxes.items()}
+        self.space = spaces.Dict({**boxes, **masks})
+
+    def observe(self, duel: Duel) -> dict[str, np.ndarray]:
+        """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
+        check_sizes(duel, *self._sizes)
+        shown: dict[str, Any] = {
+            name: np.zeros((duel.num_envs, *space.shape), space.dtype)  # type: ignore[misc]
+            for name, space in self.space.items()
+        }
+        missing = {name: np.zeros((0,) * (3 if "mask" in name else 4), np.int8) for name in Entities._fields}
+        arrays = Entities(**{**missing, **shown})
+        duel.run(self._kernel, duel.cargo_rows, duel.game, self._scales, arrays, rows=duel.observed)
+        return shown
+
+
+def mate_states(duel: Duel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the states of MATE's cameras (B, n, 9), targets (B, m, 14) and obstacles (B, k, 3); see its paper."""
+    state, cargo, scenario = duel.state, duel.cargo, duel.scenario
+    reach = np.sqrt(state.range_squared)
+    parts = (
+        state.sensor_position, duel.game.sensor_radius, reach[..., None] * state.direction, state.field_of_view,
+        np.sqrt(state.range_squared * state.field_of_view / scenario.zoom[0]), scenario.of_each_sensor("turn_angle"),
+        scenario.zoom_step,
+    )  # fmt: skip
+    goals = cargo.weight[..., None] * (cargo.goal[..., None] == np.arange(len(duel.game.warehouse)))
+    loads = (
+        state.target_position, duel.game.target_range, cargo.goal >= 0, state.speed * scenario.time_step,
+        cargo.capacity, goals, cargo.empty,
+    )  # fmt: skip
+    return _columns(reach, *parts), _columns(cargo.goal, *loads), state.disc.copy()
+
+
+def _columns(rows: np.ndarray, *parts: Any) -> np.ndarray:
+    """Return quantities of each of the rows (B, A) side by side, (B, A, d)."""
+    columns = [part if np.ndim(part) == 3 else np.broadcast_to(part, rows.shape)[..., None] for part in parts]
+    return np.concatenate(columns, -1, dtype=np.float64)
+
+
+def mate_observations(duel: Duel) -> tuple[np.ndarray, np.ndarray]:
+    """Return MATE's observations of the sensors (B, n, 22 + 5 m + 4 k + 7 n) and targets (B, m, 27 + 7 n + 4 k + 5 m).
+
+    Each has n, m, k, the own index, the centres of the warehouses and half their side, the own state, and then the
+    public states of sensors, discs and targets, each followed by 1, or all 0 where the observer does not see it.
+    Source: Pan and others, NeurIPS 2022, Datasets and Benchmarks.
+    """
+    sensors, targets, discs = mate_states(duel)
+    cargo, sizes = duel.cargo, [states.shape[1] for states in (sensors, targets, discs)]
+    reach = sensors[:, :, None, 6] + discs[:, None, :, 2]
+    near = np.linalg.norm(discs[:, None, :, :2] - sensors[:, :, None, :2], axis=-1) < reach
+
+    def view(own: np.ndarray, *others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        parts = [own]
+        for values, seen in others:
+            flagged = np.insert(values, values.shape[-1], 1.0, axis=-1)
+            parts.append((flagged[:, None] * seen[..., None]).reshape(*own.shape[:2], -1))
+        common = [[*sizes, i, *duel.game.warehouse.ravel(), duel.game.size] for i in range(own.shape[1])]
+        return np.concatenate([np.broadcast_to(common, (len(own), *np.shape(common))), *parts], -1)
+
+    public = sensors[..., :6], targets[..., :4]
+    return (
+        view(sensors, (public[1], duel.state.visible), (discs, near), (public[0], cargo.sensors_seen)),
+        view(targets, (public[0], cargo.sees_sensor), (discs, cargo.sees_disc), (public[1], cargo.sees_target)),
+    )

@@ -1,0 +1,124 @@
+"""Transport task, opponents of both teams, rates of zooming sensors, and the ends of duels."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from hitmac import envs
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, TransportTask, base
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+
+SMALL = "mate-2v4-0"
+
+
+class Recorder:
+    """Player that stores what it is asked, and always makes the same action."""
+
+    def __init__(self, action):
+        self.action, self.asked = np.array(action, float), []
+
+    def act(self, duel, starts, chosen):
+        self.asked.append((starts.tolist(), chosen.tolist()))
+        return self.action
+
+
+def test_moves_are_the_longest_steps_in_sixteen_directions_or_shares_of_them():
+    for action, rates in (([[0, 1, 5, 14]], None), (None, [[0, 0.5, 0, 3, 0, 0, -1, 4]])):
+        scenario = envs.load_scenario(SMALL).replace(action="turn" if rates is None else "rate")
+        task = TransportTask(scenario, 1, 0)
+        task.reset(options={"target_position": np.zeros((4, 2)), "sensor_position": np.full((2, 2), 700.0)})
+        task.step(np.array(action) if rates is None else np.clip(rates, -1, 1).astype(np.float32))
+        steps = np.where(task.duel.cargo.capacity[0] == 2, 10.0, 20.0)
+        angle = np.radians(22.5 * 13)
+        wanted = [[0, 0], [1, 0], [0, 1], [np.cos(angle), np.sin(angle)]]
+        if rates is not None:
+            wanted = [[0, 0], [0.5, 0], [0, -1], [np.sqrt(0.5), np.sqrt(0.5)]]  # a longer one is scaled
+        np.testing.assert_allclose(task.simulator.state.target_position[0], wanted * steps[:, None], atol=1e-12)
+
+
+def test_rates_of_zooming_sensors_are_shares_of_the_turn_and_the_zoom():
+    task = CoverageTask(envs.load_scenario(SMALL).replace(action="rate"), 1, 0)
+    assert task.action_space == gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    task.reset(options={"heading": [0, 90]})
+    task.simulator.state.field_of_view[:] = 100
+    task.step(np.array([[1, -0.5, 0.2, -1]], np.float32))
+    np.testing.assert_allclose(task.simulator.state.heading, [[5, 87.5]])
+    np.testing.assert_allclose(task.simulator.state.field_of_view, [[100.5, 97.5]], rtol=1e-7)
+
+
+def test_an_opponent_plays_the_other_team_and_learns_of_new_episodes():
+    targets, sensors = Recorder(np.full((3, 4, 2), 1.0)), Recorder(np.full((3, 2, 2), 2.0))
+    for kind, player, moved in ((CoverageTask, targets, "target_position"), (TransportTask, sensors, "heading")):
+        task = kind(SMALL, 3, 0, opponent=player)
+        assert task.opponent is player
+        before = getattr(task.simulator.state, moved).copy()
+        some, others, everyone = [True, False, True], [False, True, False], [True] * 3
+        task.step(np.zeros((3, 4), int), np.array(some))
+        change = getattr(task.simulator.state, moved) - before
+        assert (np.abs(change).max(axis=tuple(range(1, change.ndim))) > 0).tolist() == some
+        task.step(np.zeros((3, 4), int))
+        task.reset(mask=np.array(others))
+        task.step(np.zeros((3, 4), int))
+        assert player.asked == [(everyone, some), (others, everyone), (others, everyone)]
+
+
+def test_opponents_by_name():
+    """Rules of MATE, others by the function that `hitmac.agents` appends; by default the walk, and greedy sensors."""
+    for kind, name in ((CoverageTask, "naive"), (TransportTask, "greedy")):
+        named, other = kind(SMALL, 2, 5, opponent=name), kind(SMALL, 2, 5)
+        if kind is CoverageTask:
+            other = kind(envs.load_scenario(SMALL).replace(walk="carry-naive"), 2, 5)
+        for _ in range(30):
+            for task in (named, other):
+                task.step(np.ones((2, 4), int))
+        np.testing.assert_equal(named.simulator.get_state(), other.simulator.get_state())
+    base.OPPONENTS.append(lambda *given: given)
+    try:
+        scenario = envs.load_scenario(SMALL)
+        assert base.find_opponent("mine", scenario, "sensors") == ("mine", scenario, "sensors")
+    finally:
+        base.OPPONENTS.pop()
+
+
+def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_limit():
+    """In every environment; scene 0 of a batch ends early. Only a time limit is one to a learner."""
+    options = {"scenario": SMALL, "max_episode_steps": 3}
+    vector = gymnasium.make_vec("dsn/Transport-v0", num_envs=2, autoreset_mode="Disabled", **options)
+    rows = DirectionalSensorVecEnv("Transport", 2, SMALL, max_episode_steps=3)
+    agents = envs.parallel_env("Transport", **options)
+    single = gymnasium.make("dsn/Transport-v0", **options)
+    for env in (vector, rows, agents, single):
+        env.reset()
+    still = np.zeros((2, 4), int)
+    for step in range(1, 4):
+        if step == 3:
+            for env in (vector, rows, agents, single.unwrapped):
+                env.task.duel.cargo.awaiting[0] = 0
+        terminated, truncated = vector.step(still)[2:4]
+        infos = rows.step(still)[3]
+        ends = agents.step(dict.fromkeys(agents.agents, 0))
+        assert terminated.tolist() == [step == 3, False]
+        assert truncated.tolist() == [False, step == 3]
+        assert [info["TimeLimit.truncated"] for info in infos] == [False, step == 3]
+        assert [set(end.values()) for end in ends[2:4]] == [{step == 3}, {False}]
+        assert single.step(still[0])[2:4] == ((True, True) if step == 3 else (False, False))  # gymnasium's limit, too
+    assert agents.agents == []
+    assert CoverageTask(SMALL).episode_steps(None) == 10_001
+    assert {"coverage", "transport"} <= set(infos[0])
+
+
+def test_what_does_not_fit_a_duel_is_refused():
+    for make, says in (
+        (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses; ExecutorTask is for others"),
+        (lambda: CoordinatorTask(SMALL), "CoordinatorTask is for others"),
+        (lambda: TransportTask("hit-mac"), "scenario 'hit-mac' has no warehouses; entities are observed in duels"),
+        (
+            lambda: CoverageTask("hit-mac", opponent="greedy"),
+            "opponent is 'greedy'; it must be None in a scenario with",
+        ),
+        (lambda: CoverageTask("hit-mac", reward="duel"), "reward is 'duel'; it must be coverage in a scenario without"),
+        (lambda: TransportTask(SMALL, opponent=3), "opponent is 3; it must be random, naive, greedy, heuristic, an"),
+        (lambda: TransportTask(SMALL, 1).step(np.array([[0, 0, 0, 17]])), "action holds 17; it must be 0 .* to 16"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            make()
