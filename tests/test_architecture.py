@@ -40,7 +40,8 @@ def test_packages_import_only_what_they_may(package, allowed):
 ROOMS = {
     "envs": [
         {"validation"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
-        {"allocation"}, {"simulator"}, {"duel"}, {"observation"}, {"tasks"}, {"render"}, {"wrappers"}, {"__init__"},
+        {"allocation"}, {"simulator"}, {"duel"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
+        {"__init__"},
     ],
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
