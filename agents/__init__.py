@@ -2,6 +2,7 @@
 
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
+from hitmac.agents.learned.entities import EntityPolicy
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
@@ -11,6 +12,7 @@ __all__ = [
     "Agent",
     "AttentionExtractor",
     "AttentionPolicy",
+    "EntityPolicy",
     "HierarchicalAgent",
     "LevelPolicy",
     "Policy",

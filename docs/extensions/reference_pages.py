@@ -31,7 +31,7 @@ REFERENCE: dict[str, Groups] = {
     },
     "hitmac.agents": {
         "Agents by name": ("load_agent", "load_executor", "scripted_agent", "Agent", "SCRIPTED"),
-        "Policies": ("Policy", "AttentionPolicy", "AttentionExtractor"),
+        "Policies": ("Policy", "AttentionPolicy", "AttentionExtractor", "EntityPolicy"),
         "Two levels": ("HierarchicalAgent", "LevelPolicy"),
         "Checkpoints": ("load_policy", "save_policy", "PolicyConfig"),
     },
@@ -90,6 +90,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.hierarchy": ("HierarchyState",),
         "hitmac.agents.baselines.rules": ("RulePolicy", "BatchRandom"),
         "hitmac.agents.baselines.levels": ("COORDINATORS", "EXECUTORS"),
+        "hitmac.agents.learned.entities": ("EntityExtractor",),
         "hitmac.agents.learned.recurrent": ("RecurrentPolicy",),
         "hitmac.agents.training.rllib.module": ("AttentionRLModule",),
         "hitmac.agents.attention": ("AttentionWatch", "attention_of", "to_targets"),

@@ -1,0 +1,67 @@
+"""The policy that selects an entity: by what an actor observes, whatever the order of the rest."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from hitmac.agents.learned.entities import EntityPolicy
+
+KINDS = {"own": (1, 3), "moves": (17, 4), "sensors": (5, 6), "discs": (2, 2)}
+
+
+def built(**options):
+    """A policy with random weights, and an observation of 6 targets, as tensors; sensor 4 and disc 1 are absent."""
+    parts = {}
+    for kind, (count, width) in KINDS.items():
+        parts |= {kind: spaces.Box(-3, 3, (count, width)), f"{kind}_mask": spaces.MultiBinary(count)}
+    space = spaces.Dict(parts, seed=0)
+    torch.manual_seed(0)
+    policy = EntityPolicy(space, spaces.Discrete(17), lambda _: 1e-3, weight_dim=8, **options)
+    with torch.no_grad():
+        for weight in policy.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    shown = {name: torch.tensor(np.stack([space.sample()[name] for _ in range(6)])) for name in space}
+    for kind in KINDS:
+        shown[f"{kind}_mask"][:] = 1
+    shown["sensors_mask"][:, 4] = shown["discs_mask"][:, 1] = 0
+    return policy, shown
+
+
+@pytest.mark.parametrize("options", [{}, {"pooling": "max", "num_blocks": 2, "embed_layers": 2}])
+def test_the_order_of_moves_reorders_their_logits_and_that_of_others_changes_nothing(options):
+    policy, shown = built(**options)
+    order = torch.randperm(17)
+    other = shown | {"moves": shown["moves"][:, order], "sensors": shown["sensors"][:, [3, 1, 0, 2, 4]]}
+    logits, values = policy.logits(shown), policy.predict_values(shown)
+    assert logits.shape == (6, 1, 1, 17)
+    assert values.shape == (6, 1)
+    torch.testing.assert_close(policy.logits(other), logits[..., order])
+    torch.testing.assert_close(policy.predict_values(other), values)
+
+
+def test_each_kind_counts_and_the_absent_do_not():
+    policy, shown = built()
+    before = policy.logits(shown), policy.predict_values(shown)
+    for kind in KINDS:
+        moved = policy.logits(shown | {kind: shown[kind] + 0.5})
+        assert (moved - before[0]).abs().max() > 1e-3, kind
+    shown["sensors"][:, 4], shown["discs"][:, 1] = 9.0, torch.nan
+    for one, other in zip(before, (policy.logits(shown), policy.predict_values(shown)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_moves_that_are_masked_are_never_taken():
+    policy, shown = built()
+    shown["moves_mask"][:, 3:] = 0
+    assert policy.get_distribution(shown).distribution.probs[:, 3:].max() == 0
+    actions, values, log_prob = policy(shown)
+    assert actions.max() < 3
+    torch.testing.assert_close(policy.evaluate_actions(shown, actions)[:2], (values, log_prob))
+
+
+def test_a_policy_without_training_takes_all_moves_alike():
+    torch.manual_seed(0)
+    policy, shown = built()
+    fresh = EntityPolicy(policy.observation_space, policy.action_space, lambda _: 1e-3)
+    assert fresh.get_distribution(shown).entropy().min() > 0.99 * np.log(17)
