@@ -89,6 +89,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.policy": ("started",),
         "hitmac.agents.hierarchy": ("HierarchyState",),
         "hitmac.agents.baselines.rules": ("RulePolicy", "BatchRandom"),
+        "hitmac.agents.baselines.evader": ("EvaderAgent",),
         "hitmac.agents.baselines.levels": ("COORDINATORS", "EXECUTORS"),
         "hitmac.agents.learned.entities": ("EntityExtractor",),
         "hitmac.agents.learned.recurrent": ("RecurrentPolicy",),
