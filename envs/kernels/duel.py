@@ -39,9 +39,7 @@ class Cargo(NamedTuple):
     awaiting: np.ndarray  # (B, W) int64: cargoes that have not arrived
     delivered: np.ndarray  # (B,) int64: cargoes that have arrived
     paid: np.ndarray  # (B,) sum of the sparse rewards
-    reward: (
-        np.ndarray
-    )  # (B, m) each target's part of the targets' reward in the last step; the sensors' is its negative
+    reward: np.ndarray  # (B, m) each target's part of its team's reward in the last step; the sensors' is its negative
     sparse_reward: np.ndarray  # (B,)
     collides: np.ndarray  # (B, m) bool: a disc, a sensor or the border changed the last step
     sees_sensor: np.ndarray  # (B, m, n) bool: target j sees sensor i

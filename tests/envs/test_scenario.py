@@ -69,6 +69,7 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
     assert rows["whole_numbers"].startswith("true if arena is 1250 |  | Draw whole")
 
 
+GAME = {"warehouses": [(0, 0), (9, 9)], "zoom": (30, 180), "extra_move_every": 0}
 ONE_FILE = {"tracks": "a.csv", "num_targets": 1}
 UNNAMED = {"identities": False}
 CITY = {"placement": "crossings", "blocks": (1, 2)}
@@ -171,6 +172,16 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         (UNNAMED, UNNAMED | {"target_values": (1,) * 5}, "target_values is .* empty without identities or with tracks"),
         (ONE_FILE, ONE_FILE | {"target_values": [2]}, "target_values is .* empty without identities or with tracks"),
         ({"seen_by": 4}, {"seen_by": 5}, r"seen_by is 5; it must be 1 to num_sensors \(4\)"),
+        (GAME, {"warehouses": [(0, 0)]}, "warehouses is .*; it must be empty, or at least 2"),
+        (GAME, GAME | {"warehouses": [(0, 0), (0, 1251)]}, r"warehouses is .* inside the arena of \+-1250"),
+        (GAME, GAME | {"extra_move_every": 10}, "warehouses is .*; it must be empty with extra_move_every"),
+        (GAME, GAME | {"walls": [(0, 0, 1, 1)]}, "warehouses is .*; it must be empty with walls"),
+        (GAME | {"walk": "carry-naive"}, GAME | {"walk": "goals"}, "walk is 'goals'; .* if and only if warehouses are"),
+        ({"walk": "goals"}, {"walk": "carry-naive"}, "walk is 'carry-naive'; .* if and only if warehouses are given"),
+        (GAME | {"placement": "areas"}, GAME | {"placement": "grid"}, "placement is 'grid'; it must be areas with ware"),
+        (GAME, GAME | {"zoom": ()}, r"zoom is \[\]; it must be the narrowest and the widest field of view with"),
+        (GAME | {"disc_areas": [(0,) * 4]}, {"disc_areas": [(0,) * 4]}, "disc_areas .* be empty without warehouses"),
+        (GAME, GAME | {"disc_areas": [(1, 0, 0, 0)]}, r"disc_areas .* inside the arena of \+-1250"),
         (CITY, {"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these"),
     ],
 )  # fmt: skip
@@ -233,6 +244,10 @@ def test_presets_and_their_sizes():
     assert Scenario().sensor_areas[0] == (250, 750, 250, 750)
     scenario = load_scenario("hit-mac-6x9")
     assert (scenario.num_sensors, scenario.num_targets, scenario.name) == (6, 9, "hit-mac-6x9")
+    game, large = load_scenario("mate-2v9-0"), load_scenario("mate-5v4-7")
+    assert (game.num_sensors, game.num_targets, game.random_discs, game.name) == (2, 9, 0, "mate-2v9-0")
+    assert game.replace(num_sensors=4, num_targets=8, random_discs=9, name="mate-4v8-9") == load_scenario("mate-4v8-9")
+    assert (large.sensing_range, game.sensing_range, large.random_discs, game.walk) == (1000, 1500, 7, "carry-greedy")
     assert {load_scenario(name).name for name in presets()} == set(presets())
 
 
