@@ -60,7 +60,7 @@ class Duel(Simulator):
         self._action_shapes |= {(num_envs, n, 2): None}
 
     def _begin(self, chosen: np.ndarray) -> None:
-        self.run(kernels.begin, self.cargo_rows, self.game, chosen)
+        self.run(kernels.begin, self.cargo_rows, self.game, chosen, rows=core_of.py_func(self.rows))
 
     def _look(self, chosen: np.ndarray) -> None:
         self.run(kernels.look, self.cargo_rows, self.game, chosen)
@@ -93,7 +93,7 @@ class Duel(Simulator):
         for name, array in (("action", action), ("target_action", targets)):
             if array is not None and not np.isfinite(array[chosen]).all():
                 raise ValueError(f"{name} holds a number that is not finite: {shortly(array[chosen])}")
-        self._step(self.turns(action, chosen), targets, chosen)
+        self.advance(self.turns(action, chosen), chosen, targets)
 
     def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Return a valid action of :meth:`step` in degrees, (B, n, 2)."""
@@ -106,14 +106,13 @@ class Duel(Simulator):
         degrees[..., 1] = ways[:, 1] * -self.scenario.zoom_step if ways.shape[1] > 1 else 0.0
         return degrees
 
-    def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
-        """Advance the `chosen` scenes by one step, with an action of :meth:`turns`."""
-        self._step(action, None, chosen)
-
-    def _step(
-        self, action: np.ndarray, target_action: np.ndarray | None, chosen: np.ndarray, drawn: bool = False
+    def advance(
+        self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None, *, drawn: bool = False
     ) -> None:
-        """Advance by one step; `drawn`: `game` holds the random numbers of the step."""
+        """Advance the `chosen` scenes by one step, with an action of :meth:`turns` and one of the targets.
+
+        `drawn`: :attr:`game` holds the random numbers of the step.
+        """
         if target_action is None:
             walk = self.scenario.walk.removeprefix("carry-")
             target_action = self.opponent(self, chosen) if self.opponent else self.rule_actions("targets", walk, chosen)
@@ -152,16 +151,6 @@ class Duel(Simulator):
         return self.cargo.sparse_reward.copy()
 
     @property
-    def freight(self) -> np.ndarray:
-        """(B, m) worth of each target's load without its bounty."""
-        return self.game.worth * self.cargo.weight
-
-    @property
-    def seen_by_targets(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sensors (B, m, n), discs (B, m, k) and targets (B, m, m) that each target sees, bool."""
-        return self.cargo.sees_sensor.copy(), self.cargo.sees_disc.copy(), self.cargo.sees_target.copy()
-
-    @property
     def transport_rate(self) -> np.ndarray:
         """(B,) share of the bounties that the targets have received, 0 before the first delivery."""
         most = 2.0 * self.game.worth * self.cargo.delivered
@@ -179,13 +168,10 @@ class Duel(Simulator):
         return (self.cargo.awaiting == 0).all(1)
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        for name in places:
-            if name in TRACKS:
-                raise ValueError(f"{name} is given; with warehouses, give the targets' actions to step")
         checked = super()._checked(places)
         for name, array in checked.items():
-            if np.isnan(array).any():
-                raise ValueError(f"{name} holds nan; with warehouses every number must be finite")
+            if name in TRACKS or np.isnan(array).any():
+                raise ValueError(f"{name} is {shortly(array)}; with warehouses no target is absent or follows tracks")
         return checked
 
     def _whole_state(self) -> dict[str, np.ndarray]:
@@ -226,28 +212,32 @@ class RulePlayer:
 
 def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
     """Return the arrays of `b` scenes with the scenes along the last axis, zero, and the constants of the game."""
-    n, m, w, k = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses), scenario.random_discs
+    n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
+    k = len(scenario.discs) + scenario.random_discs
     width, height = scenario.extent
-    shapes: dict[str, Any] = {
-        "capacity": (m,), "weight": (m,), "goal": (m,), "bounty": (m,), "empty": (m, w), "remaining": (w, w),
-        "awaiting": (w,), "delivered": (), "paid": (), "reward": (m,), "sparse_reward": (), "collides": (m,),
-        "sees_sensor": (m, n), "sees_disc": (m, k + len(scenario.discs)), "sees_target": (m, m), "sensors_seen": (n, n),
+    shapes: dict[Any, dict[str, tuple[int, ...]]] = {
+        np.int64: {
+            "capacity": (m,), "weight": (m,), "goal": (m,), "remaining": (w, w), "awaiting": (w,), "delivered": (),
+        },
+        np.float64: {"bounty": (m,), "paid": (), "reward": (m,), "sparse_reward": ()},
+        np.bool_: {
+            "empty": (m, w), "collides": (m,), "sees_sensor": (m, n), "sees_disc": (m, k), "sees_target": (m, m),
+            "sensors_seen": (n, n),
+        },
     }  # fmt: skip
-    real = ("bounty", "paid", "reward", "sparse_reward")
-    whole = ("capacity", "weight", "goal", "remaining", "awaiting", "delivered")
-    kinds = dict.fromkeys(real, np.float64) | dict.fromkeys(whole, np.int64)
-    cargo = Cargo(**{name: np.zeros((*shape, b), kinds.get(name, np.bool_)) for name, shape in shapes.items()})
+    cargo = Cargo(**{name: np.zeros((*shape, b), kind) for kind, of in shapes.items() for name, shape in of.items()})
     areas = scenario.disc_areas or ((-width, width, -height, height),)
     game = Game(
         warehouse=np.array(scenario.warehouses),
         size=scenario.warehouse_size,
-        disc_area=np.resize(np.array(areas, np.float64), (k, 4)),
+        disc_area=np.resize(np.array(areas, np.float64), (scenario.random_discs, 4)),
         cargoes=scenario.cargoes * m,
         worth=float(np.ceil(2.0 * min(width, height) / (scenario.max_speed * scenario.time_step))),
         target_range=scenario.target_range,
         sensor_radius=scenario.sensor_radius,
         transmittance=scenario.transmittance,
         rays=scenario.occlusion == "rays",
+        body=np.zeros((n + k, 3, b)),
         transmitted=np.zeros((n, m, b), np.bool_),
         chance=np.zeros((m, b)),
     )

@@ -13,6 +13,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading, update_availability
 from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.physics import about_to_move, runs
+from hitmac.envs.kernels.sight import disc_blocks
 from hitmac.envs.kernels.state import X, Y, core_of
 from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform, uniform
 from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel
@@ -61,6 +62,7 @@ class Game(NamedTuple):
     transmittance: float
     rays: bool  # occlusion by MATE's table of rays
     # Undefined between two steps, for B scenes:
+    body: np.ndarray  # (n + k, 3, B) x, y and radius of what targets slide along: sensors, then discs
     transmitted: np.ndarray  # (n, m, B) bool: a disc between sensor i and target j does not block the view
     chance: np.ndarray  # (m, B) in [0, 1): choice of the goal of target j's next load
 
@@ -134,62 +136,59 @@ def slide(x, y, step_x, step_y, disc_x, disc_y, radius):
 
 
 @inlined
+def _gather(state, game, first, last):
+    """Copy places and radii of the sensors, then of the discs, to the bodies."""
+    n = state.sensor.shape[0]
+    for c in range(game.body.shape[0]):
+        for row in range(3):
+            for b in range(first, last):
+                game.body[c, row, b] = state.disc[c - n, row, b] if c >= n else state.sensor[c, row, b]
+        if c < n:
+            for b in range(first, last):
+                game.body[c, at.RADIUS, b] = game.sensor_radius
+
+
+@inlined
 def _move(state, p, cargo, game, action, first, last):
-    """Move every target j by ``action[b, j]``, scaled to its longest step, along discs and sensors."""
-    target, touched = state.target, state.scratch_mask
-    step_x, step_y, length, x, y = (
-        state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4]
-    )  # fmt: skip
+    """Move every target j by ``action[b, j]``, scaled to its longest step, along the bodies."""
+    target, body, touched = state.target, game.body, state.scratch_mask
+    step, before, length = state.scratch[0:2], state.scratch[2:4], state.scratch[4]
     for j in range(target.shape[0]):
         for b in range(first, last):
             wanted = math.sqrt(action[b, j, 0] * action[b, j, 0] + action[b, j, 1] * action[b, j, 1])
             longest = target[j, at.SPEED, b] * p.time_step
             length[b] = longest / wanted if wanted > longest else 1.0
+        for axis in range(2):
+            for b in range(first, last):
+                step[axis, b] = action[b, j, axis] * length[b]
+            for b in range(first, last):
+                before[axis, b] = target[j, axis, b]
+            for b in range(first, last):
+                target[j, axis, b] += step[axis, b]
         for b in range(first, last):
-            step_x[b] = action[b, j, 0] * length[b]
-        for b in range(first, last):
-            step_y[b] = action[b, j, 1] * length[b]
-        for b in range(first, last):
-            length[b] = math.sqrt(step_x[b] * step_x[b] + step_y[b] * step_y[b])
+            length[b] = math.sqrt(step[X, b] * step[X, b] + step[Y, b] * step[Y, b])
         for b in range(first, last):
             touched[b] = False
-        for i in range(state.sensor.shape[0]):
+        for c in range(body.shape[0]):
             for b in range(first, last):
-                to_x, to_y = state.sensor[i, X, b] - target[j, X, b], state.sensor[i, Y, b] - target[j, Y, b]
-                touched[b] |= _touches(to_x, to_y, step_x[b], step_y[b], length[b], game.sensor_radius)
-        for k in range(state.disc.shape[0]):
-            for b in range(first, last):
-                to_x, to_y = state.disc[k, X, b] - target[j, X, b], state.disc[k, Y, b] - target[j, Y, b]
-                touched[b] |= _touches(to_x, to_y, step_x[b], step_y[b], length[b], state.disc[k, at.RADIUS, b])
-        for b in range(first, last):
-            x[b] = target[j, X, b]
-        for b in range(first, last):
-            y[b] = target[j, Y, b]
-        for b in range(first, last):
-            target[j, X, b] += step_x[b]
-        for b in range(first, last):
-            target[j, Y, b] += step_y[b]
+                to_x, to_y = body[c, X, b] - before[X, b], body[c, Y, b] - before[Y, b]
+                touched[b] |= _touches(to_x, to_y, step[X, b], step[Y, b], length[b], body[c, at.RADIUS, b])
         for b in range(first, last):
             if touched[b]:
-                to_x, to_y = step_x[b], step_y[b]
-                for i in range(state.sensor.shape[0]):
-                    other_x, other_y = state.sensor[i, X, b], state.sensor[i, Y, b]
-                    to_x, to_y = slide(x[b], y[b], to_x, to_y, other_x, other_y, game.sensor_radius)
-                for k in range(state.disc.shape[0]):
-                    other_x, other_y, radius = state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]
-                    to_x, to_y = slide(x[b], y[b], to_x, to_y, other_x, other_y, radius)
-                target[j, X, b], target[j, Y, b] = x[b] + to_x, y[b] + to_y
+                x, y, to_x, to_y = before[X, b], before[Y, b], step[X, b], step[Y, b]
+                for c in range(body.shape[0]):
+                    to_x, to_y = slide(x, y, to_x, to_y, body[c, X, b], body[c, Y, b], body[c, at.RADIUS, b])
+                target[j, X, b], target[j, Y, b] = x + to_x, y + to_y
         for b in range(first, last):
-            target[j, X, b] = min(max(target[j, X, b], -p.half_width), p.half_width)
-        for b in range(first, last):
-            target[j, Y, b] = min(max(target[j, Y, b], -p.half_height), p.half_height)
-        for b in range(first, last):
-            target[j, at.VELOCITY_X, b] = (target[j, X, b] - x[b]) / p.time_step
-        for b in range(first, last):
-            target[j, at.VELOCITY_Y, b] = (target[j, Y, b] - y[b]) / p.time_step
-        for b in range(first, last):
-            off_x, off_y = x[b] + step_x[b] - target[j, X, b], y[b] + step_y[b] - target[j, Y, b]
-            cargo.collides[j, b] = (abs(off_x) > 1e-6) | (abs(off_y) > 1e-6)
+            cargo.collides[j, b] = False
+        for axis in range(2):
+            border = p.half_width if axis == 0 else p.half_height
+            for b in range(first, last):
+                target[j, axis, b] = min(max(target[j, axis, b], -border), border)
+            for b in range(first, last):
+                target[j, at.VELOCITY_X + axis, b] = (target[j, axis, b] - before[axis, b]) / p.time_step
+            for b in range(first, last):
+                cargo.collides[j, b] |= abs(before[axis, b] + step[axis, b] - target[j, axis, b]) > 1e-6
 
 
 @inlined
@@ -248,18 +247,6 @@ def _boundary(state, p, i, b, dx, dy):
 
 
 @inlined
-def _hides(to_x, to_y, dx, dy, squared, radius):
-    """Return True if a disc (to_x, to_y) from the sensor blocks its view of the offset (dx, dy), of length^2 squared.
-
-    A division-free :func:`~hitmac.envs.kernels.sight.disc_blocks`.
-    """
-    along, cross, limit = to_x * dx + to_y * dy, to_x * dy - to_y * dx, radius * radius
-    off_x, off_y = to_x - dx, to_y - dy
-    between = (along > 0.0) & (along < squared) & (cross * cross < limit * squared)
-    return between | (to_x * to_x + to_y * to_y < limit) | (off_x * off_x + off_y * off_y < limit)
-
-
-@inlined
 def _see_places(state, p, game, i, place, through, seen, first, last):
     """Compute whether sensor i sees the places (2, B); `through`, all or some of them also through discs."""
     sensor, disc, clear = state.sensor, state.disc, state.scratch_mask
@@ -280,22 +267,14 @@ def _see_places(state, p, game, i, place, through, seen, first, last):
             clear[b] = True
         for k in range(disc.shape[0]):
             for b in range(first, last):
-                dx, dy = place[X, b] - sensor[i, X, b], place[Y, b] - sensor[i, Y, b]
-                to_x, to_y = disc[k, X, b] - sensor[i, X, b], disc[k, Y, b] - sensor[i, Y, b]
-                clear[b] &= not _hides(to_x, to_y, dx, dy, dx * dx + dy * dy, disc[k, at.RADIUS, b])
+                x, y = sensor[i, X, b], sensor[i, Y, b]
+                dx, dy, radius = place[X, b] - x, place[Y, b] - y, disc[k, at.RADIUS, b]
+                clear[b] &= not disc_blocks(x, y, dx, dy, disc[k, X, b], disc[k, Y, b], radius)
         if through is not None:
             for b in range(first, last):
                 clear[b] |= through[b]
         for b in range(first, last):
             seen[b] &= clear[b]
-
-
-@inlined
-def _near(target, j, place, reach, seen, first, last):
-    """Compute whether the places (2, B) are within `reach` of target j."""
-    for b in range(first, last):
-        dx, dy = place[X, b] - target[j, X, b], place[Y, b] - target[j, Y, b]
-        seen[b] = dx * dx + dy * dy <= reach * reach
 
 
 @inlined
@@ -311,24 +290,24 @@ def _see(state, p, cargo, game, first, last):
             _see_places(state, p, game, i, state.target[j], game.transmitted[i, j], state.visible[i, j], first, last)
             for b in range(first, last):
                 state.covered[j, b] |= state.visible[i, j, b]
-            _near(state.target, j, state.sensor[i], game.target_range + game.sensor_radius, cargo.sees_sensor[j, i],
-                  first, last)  # fmt: skip
         for b in range(first, last):
             state.scene[at.NUM_COVERED, b] += state.covered[j, b]
-        for k in range(state.disc.shape[0]):
+        for c in range(game.body.shape[0]):
+            seen, body = cargo.sees_sensor[j, c] if c < n else cargo.sees_disc[j, c - n], game.body[c]
             for b in range(first, last):
-                dx, dy = state.disc[k, X, b] - state.target[j, X, b], state.disc[k, Y, b] - state.target[j, Y, b]
-                reach = game.target_range + state.disc[k, at.RADIUS, b]
-                cargo.sees_disc[j, k, b] = dx * dx + dy * dy <= reach * reach
+                dx, dy = body[X, b] - state.target[j, X, b], body[Y, b] - state.target[j, Y, b]
+                reach = game.target_range + body[at.RADIUS, b]
+                seen[b] = dx * dx + dy * dy <= reach * reach
         for other in range(m):
-            _near(state.target, j, state.target[other], game.target_range, cargo.sees_target[j, other], first, last)
+            for b in range(first, last):
+                dx = state.target[other, X, b] - state.target[j, X, b]
+                dy = state.target[other, Y, b] - state.target[j, Y, b]
+                cargo.sees_target[j, other, b] = dx * dx + dy * dy <= game.target_range * game.target_range
     for i in range(n):
         for k in range(n):
-            if i != k:
-                _see_places(state, p, game, i, state.sensor[k], None, cargo.sensors_seen[i, k], first, last)
-            else:
-                for b in range(first, last):
-                    cargo.sensors_seen[i, k, b] = True
+            _see_places(state, p, game, i, state.sensor[k], None, cargo.sensors_seen[i, k], first, last)
+        for b in range(first, last):
+            cargo.sensors_seen[i, i, b] = True
     for b in range(first, last):
         state.coverage[b] = state.scene[at.NUM_COVERED, b] / m
 
@@ -404,21 +383,15 @@ def _carry(state, cargo, game, first, last):
 
 
 @inlined
-def _is_free(state, game, b, x, y, radius, gap, sensors, discs):
-    """Return True if a disc overlaps no warehouse, none of the first sensors and none of the first discs."""
+def _is_free(game, b, x, y, radius, gap):
+    """Return True if a disc overlaps no warehouse and no body placed before."""
     free = True
     for v in range(game.warehouse.shape[0]):
-        free &= math.hypot(x - game.warehouse[v, X], y - game.warehouse[v, Y]) * _TOLERANCE >= (
-            radius + 0.75 * game.size + gap
-        )
-    for i in range(sensors):
-        free &= math.hypot(x - state.sensor[i, X, b], y - state.sensor[i, Y, b]) * _TOLERANCE >= (
-            radius + game.sensor_radius + gap
-        )
-    for k in range(discs):
-        free &= math.hypot(x - state.disc[k, X, b], y - state.disc[k, Y, b]) * _TOLERANCE >= (
-            radius + state.disc[k, at.RADIUS, b] + gap
-        )
+        distance = math.hypot(x - game.warehouse[v, X], y - game.warehouse[v, Y])
+        free &= distance * _TOLERANCE >= radius + 0.75 * game.size + gap
+    for c in range(game.body.shape[0]):
+        distance = math.hypot(x - game.body[c, X, b], y - game.body[c, Y, b])
+        free &= distance * _TOLERANCE >= radius + game.body[c, at.RADIUS, b] + gap
     return free
 
 
@@ -444,27 +417,30 @@ def _place_sensors(state, p, game, gap, b):
             turn = sensor[i, at.TURN, b]
             sensor[i, at.HEADING, b] = turn * draw_integer(state.stream, b, 0.0, math.ceil(360.0 / turn) - 1.0) - 180.0
             view = draw_between(state.stream, b, p.narrowest, p.widest, False)
-            free = _is_free(state, game, b, x, y, game.sensor_radius, gap, i, p.fixed_discs)
+            free = _is_free(game, b, x, y, game.sensor_radius, gap)
             for k in range(i):
                 other = sensor[k, at.VIEW_AREA, b] / sensor[k, at.FIELD_OF_VIEW, b]
                 nearest = 0.1 * math.sqrt(min(sensor[i, at.VIEW_AREA, b] / view, other))
                 free &= math.hypot(x - sensor[k, X, b], y - sensor[k, Y, b]) >= nearest
             sensor[i, X, b], sensor[i, Y, b], sensor[i, at.FIELD_OF_VIEW, b] = x, y, view
+        game.body[i, X, b], game.body[i, Y, b], game.body[i, at.RADIUS, b] = x, y, game.sensor_radius
         state.working[i, b] = True
 
 
 @allocating
 def _place_discs(state, p, game, gap, b):
     """Place the random discs; one for which no place is found gets the radius 0."""
-    dealt = deal(state, b, game.disc_area.shape[0], game.disc_area.shape[0])
+    n, dealt = state.sensor.shape[0], deal(state, b, game.disc_area.shape[0], game.disc_area.shape[0])
     for k in range(p.fixed_discs, state.disc.shape[0]):
         free, draws = False, 0
         while not free and draws < MOST_PLACES:
             draws += 1
             radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
             x, y = _draw_place(state, p, b, game.disc_area[dealt[k - p.fixed_discs]], radius)
-            free = _is_free(state, game, b, x, y, radius, gap, state.sensor.shape[0], k)
+            free = _is_free(game, b, x, y, radius, gap)
             state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b] = x, y, radius if free else 0.0
+        for row in range(3):
+            game.body[n + k, row, b] = state.disc[k, row, b]
 
 
 @allocating
@@ -480,7 +456,7 @@ def _place_targets(state, p, cargo, game, b):
         while not free and draws < MOST_PLACES:
             draws += 1
             x, y = _draw_place(state, p, b, p.target_area, 0.0)
-            free = _is_free(state, game, b, x, y, 0.0, 0.0, state.sensor.shape[0], state.disc.shape[0])
+            free = _is_free(game, b, x, y, 0.0, 0.0)
         for row in (X, at.GOAL_X):
             target[j, row, b], target[j, row + 1, b] = x, y
         for row in range(4):
@@ -524,34 +500,33 @@ def _deal_cargoes(state, cargo, game, b):
 
 
 @allocating
-def _begin_scene(state, p, cargo, game, b):
+def _begin(state, p, cargo, game, b):
     """Start an episode of scene b; :func:`look` then completes its state."""
     state.scene[at.TIME, b] = state.scene[at.TURNED, b] = 0
     state.scene[at.TIME_BEFORE, b] = -1
-    state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = state.sensor.shape[0], state.target.shape[0]
+    n, m = state.sensor.shape[0], state.target.shape[0]
+    state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = n, m
     gap = p.max_speed * p.time_step
+    _gather(state, game, b, b + np.uint64(1))
+    for c in range(game.body.shape[0]):
+        if not n <= c < n + p.fixed_discs:
+            game.body[c, at.RADIUS, b] = -np.inf  # not placed yet
     _place_sensors(state, p, game, gap, b)
     _place_discs(state, p, game, gap, b)
     _place_targets(state, p, cargo, game, b)
     _deal_cargoes(state, cargo, game, b)
     cargo.delivered[b] = 0
     cargo.paid[b] = cargo.sparse_reward[b] = 0.0
-    for j in range(state.target.shape[0]):
+    for j in range(m):
         cargo.collides[j, b], cargo.reward[j, b] = False, 0.0
-
-
-@inlined
-def _begin(state, p, cargo, game, first, last):
-    core = core_of(state)
-    for b in range(first, last):
-        _begin_scene(core, p, cargo, game, b)
 
 
 @kernel
 def begin(state, cargo, game, chosen, share):
     """Place sensors, discs and targets, and deal the cargoes, for a new episode of the chosen scenes."""
     for first, last in runs(chosen, share):
-        _begin(state, state.parameters[0], cargo, game, first, last)
+        for b in range(first, last):
+            _begin(state, state.parameters[0], cargo, game, b)
 
 
 @inlined
@@ -562,6 +537,7 @@ def _look(state, p, cargo, game, first, last):
             set_heading(core, b, i, core.sensor[i, at.HEADING, b])
             set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
     _draw(core, game, first, last)
+    _gather(core, game, first, last)
     _see(core, p, cargo, game, first, last)
     weigh(core, p, state.values, first, last)
     for b in range(first, last):
@@ -585,6 +561,7 @@ def _step(state, p, cargo, game, action, target_action, drawn, first, last):
     if not drawn:
         _draw(core, game, first, last)
     _turn(core, p, action, first, last)
+    _gather(core, game, first, last)
     _move(core, p, cargo, game, target_action, first, last)
     _see(core, p, cargo, game, first, last)
     _carry(core, cargo, game, first, last)

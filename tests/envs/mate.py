@@ -3,7 +3,6 @@
 import numpy as np
 
 from hitmac.envs import Duel, load_scenario
-from hitmac.envs.kernels import duel as kernels
 
 
 def games(record):
@@ -54,4 +53,4 @@ def follow(duel, record, t):
         new = (after[:, j] >= 0) & (after[:, j] != record["goal"][:, t, j])
         left[episodes[new], off.argmin(-1)[new], after[new, j]] -= record["target_goal_bits"][new, t + 1, j].sum(-1)
     action, targets = record["camera_action"][:, t], record["target_action"][:, t]
-    duel.run(kernels.step, duel.cargo_rows, duel.game, action.copy(), targets.copy(), True, duel.chosen(None))
+    duel.advance(action, duel.chosen(None), targets, drawn=True)

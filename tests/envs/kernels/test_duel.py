@@ -156,7 +156,7 @@ def test_targets_see_all_around_within_their_range():
     duel = Duel(game, 1, 0)
     sensors = np.array([[0, 540.0], [541, 0]])
     duel.place(target_position=np.array([[0.0, 0], [-500, 0]]), sensor_position=sensors)
-    seen = [one[0].tolist() for one in duel.seen_by_targets]
+    seen = [one[0].tolist() for one in (duel.cargo.sees_sensor, duel.cargo.sees_disc, duel.cargo.sees_target)]
     assert seen == [[[True, False], [False, False]], [[True], [False]], [[True, True], [True, True]]]
     assert duel.cargo.sensors_seen[0].diagonal().all()
 
