@@ -130,7 +130,7 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         ({"turn_rates": 9, "acceleration": 9}, {"acceleration": 9}, "acceleration is 9.0; it must be 0 without turn_r"),
         ({"turn_rates": 9, "command_delay": 9}, {"command_delay": 9}, "command_delay is 9; it must be 0 without turn_"),
         ({"turn_rates": 9, "dead_zone": 8}, {"turn_rates": 9, "dead_zone": 9}, r"dead_zone .* highest of .* \(9\)"),
-        ({"turn_rates": 9, "action": "rate"}, {"action": "rate"}, "action is 'rate'; it must be turn, without turn_r"),
+        ({"turn_rates": 9, "action": "rate"}, {"action": "rate"}, "action is 'rate'; it must be turn, without wareh"),
         ({"action": "turn"}, {"turn_rates": 9, "action": "rate", "zoom": (9, 90)}, "turn, .* with zoom or rails"),
         ({"zoom": (90, 90)}, {"zoom": (120, 30)}, "zoom is .*; it must be empty, or the narrowest and the widest"),
         ({"zoom": (10, 90)}, {"zoom": (100, 120)}, "field_of_view is 90.0; it must be within zoom"),
