@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from hitmac.agents.learned.policy import AttentionPolicy, perceptron
 from hitmac.perception import EncoderConfig, EntityEncoder, EntityFeatures, SelectionHead
+from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import take_encoder_config
 
 MASK = "_mask"
@@ -23,9 +24,13 @@ class EntityExtractor(BaseFeaturesExtractor):
     """Entity encoder as a Stable-Baselines3 features extractor; the features are those of the scene, (B, f).
 
     Args:
-        observation_space: Dict with the features (count, d) of every kind and its mask (count,), ``KIND_mask``.
+        observation_space: Dict with the features (count, d) of every kind, and its mask (count,), ``KIND_mask``, unless
+            all are valid.
         encoder_config: the options :data:`ENTITY_OPTIONS`; None: the defaults.
         candidates: the kind of which one entity is selected.
+
+    Raises:
+        ValueError: the candidates are no kind of the space.
     """
 
     def __init__(
@@ -34,15 +39,16 @@ class EntityExtractor(BaseFeaturesExtractor):
         config = encoder_config or EncoderConfig()
         super().__init__(observation_space, config.weight_dim)
         kinds = {name: space.shape[-1] for name, space in observation_space.items() if not name.endswith(MASK)}  # type: ignore[index]
+        check_choice("candidates", candidates, kinds)
         self.weight_dim, self.candidates = config.weight_dim, candidates
         options = {name: getattr(config, name) for name in ENTITY_OPTIONS}
         self.encoder = EntityEncoder(kinds, attention="tanh", **options)
 
-    def encode(self, observations: dict[str, Tensor]) -> tuple[EntityFeatures, Tensor]:
-        """Return the features of the entities, and the mask (B, k) bool of the candidates."""
+    def encode(self, observations: dict[str, Tensor]) -> tuple[EntityFeatures, Tensor | None]:
+        """Return the features of the entities, and the mask (B, k) bool of the candidates or None."""
         entities = {kind: observations[kind] for kind in self.encoder.kinds}
-        masks = {kind: observations[kind + MASK].bool() for kind in self.encoder.kinds}
-        return self.encoder(entities, masks), masks[self.candidates]
+        masks = {kind: observations[kind + MASK].bool() for kind in entities if kind + MASK in observations}
+        return self.encoder(entities, masks), masks.get(self.candidates)
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """Return the features of the scenes."""
@@ -104,7 +110,8 @@ class EntityPolicy(AttentionPolicy):
         self.assigns, self.credit, self.critic_kind = False, "team", "value_head"
         self.decisions, self.num_actions = 1, int(action_space.n)  # type: ignore[attr-defined]
         kwargs.setdefault("features_extractor_class", EntityExtractor)
-        options = {"encoder_config": take_encoder_config(kwargs), "candidates": candidates}
+        given = {name: kwargs.pop(name) for name in ("encoder_config", *ENTITY_OPTIONS) if name in kwargs}
+        options = {"encoder_config": take_encoder_config(given), "candidates": candidates}
         kwargs.setdefault("features_extractor_kwargs", options)
         ActorCriticPolicy.__init__(self, observation_space, action_space, lr_schedule, **kwargs)
 

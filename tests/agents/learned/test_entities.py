@@ -17,7 +17,8 @@ def built(**options):
         parts |= {kind: spaces.Box(-3, 3, (count, width)), f"{kind}_mask": spaces.MultiBinary(count)}
     space = spaces.Dict(parts, seed=0)
     torch.manual_seed(0)
-    policy = EntityPolicy(space, spaces.Discrete(17), lambda _: 1e-3, weight_dim=8, **options)
+    number, _ = KINDS.get(options.get("candidates", "moves"), (17, None))
+    policy = EntityPolicy(space, spaces.Discrete(number), lambda _: 1e-3, weight_dim=8, **options)
     with torch.no_grad():
         for weight in policy.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
@@ -65,3 +66,25 @@ def test_a_policy_without_training_takes_all_moves_alike():
     policy, shown = built()
     fresh = EntityPolicy(policy.observation_space, policy.action_space, lambda _: 1e-3)
     assert fresh.get_distribution(shown).entropy().min() > 0.99 * np.log(17)
+
+
+def test_a_kind_without_a_mask_is_valid_and_other_candidates_are_selected():
+    policy, shown = built(candidates="sensors")
+    with_masks = policy.logits(shown)
+    assert with_masks.shape == (6, 1, 1, 5)
+    assert (with_masks[..., 4] == torch.finfo(torch.float32).min).all()
+    unmasked = {name: x for name, x in shown.items() if name != "moves_mask"}
+    torch.testing.assert_close(policy.logits(unmasked), with_masks)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"candidates": "jobs"}, ValueError, "candidates is 'jobs'; it must be one of discs, moves, own, sensors"),
+        ({"attend_over": "axes"}, TypeError, "unexpected keyword argument 'attend_over'"),
+        ({"num_heads": 3}, ValueError, "num_heads is 3; it must be a divisor of the width, 8"),
+    ],
+)
+def test_bad_options(options, error, says):
+    with pytest.raises(error, match=says):
+        built(**options)
