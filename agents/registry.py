@@ -30,6 +30,8 @@ from hitmac.agents.policy import (
     has_learned,
 )
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
+from hitmac.agents.tracking.beliefs import shown_to_beliefs
+from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.observation import PAPER_FEATURES, DetectionObserver
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import convert, did_you_mean, is_among
@@ -315,7 +317,8 @@ def as_agent(
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent, features = checkpoint.adapt_policy(policy, config, scenario)
-    return Agent(name, agent, features, seeds, trained=True, nearness=config.nearness)
+    nearness = config.nearness | (shown_to_beliefs(scenario) if config.features == BELIEFS else {})
+    return Agent(name, agent, features, seeds, trained=True, nearness=nearness)
 
 
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:

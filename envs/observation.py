@@ -67,12 +67,14 @@ class Observer:
         neighbours: l, the number of neighbours listed for each sensor; None: no list. Neighbours are sensors at a
             distance of at most the sum of both ranges, so that they may share targets: the l' = min(l, n) nearest
             that work, the sensor itself included. Only with `nearest`.
+        discs: also observe the discs whose edge is within the longest range of a sensor; see `space`.
 
     Attributes:
         space: ``Dict(pairs=Box (n, m, d) float32, mask=MultiBinary (n, m))``; the mask is 0 for a pair that is not
             valid. With `nearest`, ``pairs`` (n, k', d), ``mask`` (n, k') and ``targets=Box (n, k') int32``, the index
             of the target in each slot, -1 where the mask is 0; with `neighbours` also ``neighbours=Box (n, l') int32``,
-            ascending, -1 for none.
+            ascending, -1 for none. With `discs` also ``discs=Box (k, 3) float32``, x, y and radius of every disc, 0 for
+            one that no sensor observes.
 
     Raises ``ValueError`` for an unknown feature, one given twice, for options out of their range, and for a scenario
     without identities.
@@ -86,6 +88,7 @@ class Observer:
         nearest: int | None = None,
         radius: float | None = None,
         neighbours: int | None = None,
+        discs: bool | None = None,
     ) -> None:
         self.features = check_features(features)
         if not scenario.identities:
@@ -136,6 +139,11 @@ class Observer:
             self._walls = sort_walls(self._cells, scenario.all_walls if scales.line_of_sight else np.empty((0, 4)))
         if self.neighbours:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
+        self.discs, self._longest = discs, scenario.distance_scale * longest_range(scenario)
+        if discs:
+            high = np.array([half_width, half_height, max(half_width, half_height)], np.float32)
+            high = np.tile(high, (len(scenario.discs) + scenario.random_discs, 1))
+            self.space["discs"] = spaces.Box(-high, high, dtype=np.float32)
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
@@ -147,7 +155,7 @@ class Observer:
         if not self.nearest:
             mask.fill(1)
             simulator.run(observe, scales, self._codes, self._of_sensor, pairs, mask, rows=simulator.observed)
-            return {"pairs": pairs, "mask": mask}
+            return {"pairs": pairs, "mask": mask, **self._observed_discs(simulator)}
         grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0
@@ -172,7 +180,17 @@ class Observer:
         missed = simulator.scenario.missed_detections
         simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None, values=None))
         simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
-        return {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
+        lists = {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
+        return lists | self._observed_discs(simulator)
+
+    def _observed_discs(self, simulator: Simulator) -> dict[str, np.ndarray]:
+        """Return the part ``discs`` (B, k, 3); nothing without that option."""
+        if not self.discs:
+            return {}
+        disc, places = simulator.state.disc, simulator.state.sensor_position
+        away = np.linalg.norm(disc[:, None, :, :2] - places[:, :, None], axis=-1)  # (B, n, k)
+        near = (away < self._longest + disc[:, None, :, 2]).any(1)
+        return {"discs": np.where(near[..., None], disc, 0.0).astype(np.float32)}
 
 
 class DetectionObserver:

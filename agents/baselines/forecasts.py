@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.search import CHUNK
+from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.beliefs import moves_at
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
 from hitmac.agents.tracking.recorded import PLACE
@@ -140,6 +141,17 @@ def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle
             _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
 
 
+@allocating
+def _follow_carrier(rules, discs, particle, key, time, word, bit, looks, middle, futures):
+    """Add the position of a particle that carries loads at each look, as one sample; its draws are those of a time."""
+    one = particle.copy().reshape(-1, 1)
+    for h in range(1, looks.shape[0]):
+        for k in range(moves_at(rules, time + h - 1)):
+            particles.carry(rules.walk, discs, one, 0, key, _DRAWS * np.uint64(2 * (time + h) + k))
+        if middle[looks[h]] == h:
+            put(futures, looks[h], word, one[X, 0], one[Y, 0], bit)
+
+
 @inlined
 def _follow_piece(pieces, body, p, word, bit, middle, futures):
     """Add the position of particle p of a recorded place at each look until its track ends, as one sample."""
@@ -205,8 +217,8 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 @allocating
 def foresee(
-    rules, samples, sampling, pieces, body, weight, together, time, j, most, looks, middle, moves, views, clear, shared,
-    futures,
+    rules, samples, sampling, pieces, discs, body, weight, together, time, j, most, looks, middle, moves, views, clear,
+    shared, futures,
 ):  # fmt: skip
     """List the positions of target j at each look, from particles (7, P) sampled at even steps of their weights (P,).
 
@@ -215,8 +227,8 @@ def foresee(
     plan for the same futures. If all particles move `together`, samples share an entry until they turn. `looks`
     (D + H + 1,) are the looks of the sub-steps from now, `middle` and `moves` (L + 1,) the middle sub-step of each look
     and the moves until then; `shared` (L + 1,) is scratch memory.
-    With recorded motion, `pieces` are given; `views` and `clear` are those of targets that evade, see
-    :func:`_follow_moves`.
+    Targets that carry loads slide along `discs` (k, 3). With recorded motion, `pieces` are given; `views` and `clear`
+    are those of targets that evade, see :func:`_follow_moves`.
     """
     if together:
         word = j // sampling.per_word
@@ -233,6 +245,8 @@ def foresee(
         key = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN)
         if pieces is not None:
             _follow_piece(pieces, body, source, word, bit, middle, futures)
+        elif rules.walk.model == particles.CARRY:
+            _follow_carrier(rules, discs, body[:, source], key, time, word, bit, looks, middle, futures)
         elif rules.walk.model == GOALS:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:

@@ -16,7 +16,7 @@ from hitmac.agents.tracking.features import update
 from hitmac.agents.tracking.sight import Sight, certain_view, turned_views
 from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.kernels.nearest import make_cells
-from hitmac.envs.kernels.physics import KEEP
+from hitmac.envs.kernels.physics import KEEP, NARROWER, WIDER
 from hitmac.envs.kernels.rails import STAND, limits_of, make_rails
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
@@ -59,6 +59,7 @@ class PlanningPolicy(RulePolicy):
 
 
 _DISTANCES = 128  # of which the share of hidden targets is known
+_ZOOMED = 10.0, 30.0, 75.0  # degrees by which the lenses of ways change in a game, whose steps are small
 
 
 class PlannerState(NamedTuple):
@@ -99,7 +100,8 @@ class PlannerAgent(PlanningPolicy):
     `heading_noise`, views count as narrower by its standard deviation on either side.
 
     On rails, a plan also includes one motion for the whole horizon: stay, or move forward or back at every sub-step.
-    With zoom it includes one step of the lens, narrower or wider, or none. Targets that evade are expected to react to
+    With zoom it includes one step of the lens, narrower or wider, or none; with warehouses, steps that add up to 10, 30
+    or 75 degrees. Targets that evade are expected to react to
     the last plans. Plans respect the sensors' pan limits.
 
     Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
@@ -172,7 +174,6 @@ class PlannerAgent(PlanningPolicy):
         if self._motion is not None:
             self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
         self._worth = _worth(scenario)
-        self._hidden = _hidden(scenario, self.samples) if scenario.random_discs else None
         self._evades = True if scenario.walk == "evade" else None
         self._beliefs: Beliefs | Tracks
         if scenario.identities:
@@ -180,16 +181,23 @@ class PlannerAgent(PlanningPolicy):
             self._beliefs = Beliefs(scenario, particles, seed, more)
         else:
             self._beliefs = Tracks(scenario, particles, seed)
+        unknown = scenario.random_discs and not self._beliefs.shown
+        self._hidden = _hidden(scenario, self.samples) if unknown else None
         self.features = self._beliefs.features  # type: ignore[misc]
         unseen = math.ceil(self._beliefs.unseen)
         self._sampling = Sampling(stream_keys(np.array([seed]))[0], 64 // self.samples, unseen, _delay(scenario))
         self._cells = make_cells(scenario, scenario.num_sensors)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the given options, or in a large scene :meth:`near`; raise ValueError for a radius."""
+        """Return the given options, or in a large scene :meth:`near`, and discs; raise ValueError for a radius."""
         if "radius" in nearness:
             raise ValueError(f"radius is {nearness['radius']}; beliefs need lists without a radius")
-        return super().shown(nearness)
+        return {**super().shown(nearness), **self._beliefs.shown}
+
+    def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:
+        """Return the arguments `targets` and `discs` of :meth:`plan`, if an observation has them."""
+        discs = {"discs": observation["discs"]} if "discs" in observation else {}
+        return super().lists_of(observation) | discs
 
     def plan(
         self,
@@ -199,11 +207,16 @@ class PlannerAgent(PlanningPolicy):
         episode_start: Starts = None,
         *,
         targets: np.ndarray | None = None,
+        discs: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = _NO_SHARES,
     ) -> tuple[np.ndarray, PlannerState]:
-        """See :meth:`PlanningPolicy.plan`; `own` is the window of :meth:`shares` and its output array."""
+        """See :meth:`PlanningPolicy.plan`.
+
+        `discs` (B, k, 3) are those of the observation of a duel, and `own` the window of :meth:`shares` and its output.
+        """
         assert isinstance(self._beliefs, Beliefs)
-        scene, new = self._beliefs.update(pairs, mask, None if state is None else state[0], episode_start, targets)
+        before = None if state is None else state[0]
+        scene, new = self._beliefs.update(pairs, mask, before, episode_start, targets, discs)
         most = None if targets is None else targets.shape[-1]
         shown = dict(zip(self.features, np.moveaxis(pairs[:, :, 0], -1, 0), strict=True))
         at, pending = (shown.get(name, np.zeros(mask.shape[:2])) for name in ("along", "pending_turn"))
@@ -292,11 +305,15 @@ def _delay(scenario: Scenario) -> int:
 def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     """Return the ways of plans, and their `first` and `then` of :class:`~hitmac.agents.baselines.search.Search`."""
     moves = range(3) if scenario.rails else (STAND,)
-    ways = [(zoom, move) for zoom in (range(3) if scenario.zoom else (KEEP,)) for move in moves]
-    actions = dict(zip(("zoom", "move"), np.array(ways).T, strict=True))
+    zooms = [(KEEP, 0)]
+    for degrees in (_ZOOMED if scenario.warehouses else (scenario.zoom_step,)) if scenario.zoom else ():
+        zooms += [(zoom, math.ceil(degrees / scenario.zoom_step)) for zoom in (NARROWER, WIDER)]
+    ways = [(*zoom, move) for zoom in zooms for move in moves]
+    actions = dict(zip(("zoom", "zooms", "move"), np.array(ways).T, strict=True))
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
-    then = np.array([ways.index((KEEP, move)) for _, move in ways])
-    return Ways(actions["move"], actions["zoom"], scenario.zoom_step, *(scenario.zoom or (0.0, 360.0))), first, then
+    then = np.array([ways.index((zoom, steps, move) if steps > 1 else (KEEP, 0, move)) for zoom, steps, move in ways])
+    limits = scenario.zoom or (0.0, 360.0)
+    return Ways(actions["move"], actions["zoom"], actions["zooms"], scenario.zoom_step, *limits), first, then
 
 
 def _worth(scenario: Scenario) -> Worth | None:

@@ -35,10 +35,11 @@ _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
 
 class Ways(NamedTuple):
-    """Ways of plans: the motion along the rail at every sub-step, and the zoom at the first, after which it is kept."""
+    """Ways of plans: the motion along the rail at every sub-step, and the zoom at the first ones, then kept."""
 
     move: np.ndarray  # (A,) int64 actions
     zoom: np.ndarray  # (A,) int64 actions
+    zooms: np.ndarray  # (A,) int64 sub-steps with that zoom
     zoom_step: float  # degrees
     narrowest: float
     widest: float
@@ -122,7 +123,7 @@ def _mark_all(room, i, hidden, seen_from, clear, on_rail, place, lens, turn, fut
 
     Headings are ordered from the farthest turn to the right. Those out of reach by the `last` sub-step (L + 1,) of a
     look are omitted. The sensor starts with the view `seen_from` (7,), moves by `moved` (A, L + 1, 2), and has
-    the squared range and half the field of view `lens` (A, 2). `clear` are the obstacles in its way at the start,
+    the squared range and half the field of view `lens` (A, L + 1, 2). `clear` are the obstacles in its way at first,
     `on_rail` (P, DIRECTIONS) those at the places of its rail, of which it is at `place` (A, L + 1); -1: the start.
     """
     farthest, one = room.farthest[i], np.float32
@@ -132,7 +133,8 @@ def _mark_all(room, i, hidden, seen_from, clear, on_rail, place, lens, turn, fut
         for look in range(1, last.shape[0]):
             at = place[way, look]
             then_clear = clear if on_rail is None else (clear if at < 0 else on_rail[at])
-            most, view = min(last[look], farthest), (one(lens[way, 0]), one(lens[way, 1]), per_turn)
+            most = min(last[look], farthest)
+            view = one(lens[way, look, 0]), one(lens[way, look, 1]), per_turn
             for word in range(futures.length.shape[1]):
                 used = futures.length[look, word]
                 x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
@@ -242,16 +244,18 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
 
 
 @allocating
-def _write_lens(ways, squared, view, lens):
-    """Write the squared range and half the field of view (A, 2) of each way, given the present `squared` and `view`.
+def _write_lens(ways, middle, squared, view, lens):
+    """Write the squared range and half the field of view (A, L + 1, 2) of each way at the `middle` of each look.
 
-    The area of a view, ``range^2 * view``, is constant.
+    Given are the present `squared` and `view`. The area of a view, ``range^2 * view``, is constant.
     """
     for way in range(lens.shape[0]):
         step = ways.zoom_step * (int(ways.zoom[way] == WIDER) - int(ways.zoom[way] == NARROWER))
-        then = min(max(view + step, ways.narrowest), ways.widest) if step != 0.0 else view
-        lens[way, 0] = squared * view / then if then != view else squared
-        lens[way, 1] = 0.5 * then
+        for look in range(1, lens.shape[1]):
+            gone = step * min(middle[look], ways.zooms[way])
+            then = min(max(view + gone, ways.narrowest), ways.widest) if step != 0.0 else view
+            lens[way, look, 0] = squared * view / then if then != view else squared
+            lens[way, look, 1] = 0.5 * then
 
 
 @kernel
@@ -288,7 +292,7 @@ def plan_all(
     sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     moved = np.zeros((room.sees.shape[1], looks + 1, 2), np.float32)
     place = np.full(moved.shape[:2], -1)
-    lens = np.empty((n, moved.shape[0], 2))
+    lens = np.empty((n, moved.shape[0], looks + 1, 2))
     for low, high in blocks(values.shape[0], share):
         for r in range(low, high):
             views, gone = all_views[r], 0
@@ -305,27 +309,27 @@ def plan_all(
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0 and keeps_course
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     foresee(
-                        rules, samples, sampling, pieces, body, weight, together, time[r], j, 1, ahead, middle_of,
-                        moves, evaded, row_clear, shared, every,
+                        rules, samples, sampling, pieces, belief.discs[r], body, weight, together, time[r], j, 1, ahead,
+                        middle_of, moves, evaded, row_clear, shared, every,
                     )  # fmt: skip
             if sampling.unseen > 0:
                 body, weight = belief.body[r, m], belief.weight[r, m]
                 foresee(
-                    rules, samples, sampling, pieces, body, weight, False, time[r], m, sampling.unseen, ahead,
-                    middle_of, moves, evaded, row_clear, shared, every,
+                    rules, samples, sampling, pieces, belief.discs[r], body, weight, False, time[r], m, sampling.unseen,
+                    ahead, middle_of, moves, evaded, row_clear, shared, every,
                 )  # fmt: skip
             close(every)
             longest = views.copy()
             for i in range(n):
-                _write_lens(ways, views[i, VIEW_RANGE], field_of_view[r, i], lens[i])
-                longest[i, VIEW_RANGE] = max(views[i, VIEW_RANGE], lens[i, :, 0].max())
+                _write_lens(ways, middle_of, views[i, VIEW_RANGE], field_of_view[r, i], lens[i])
+                longest[i, VIEW_RANGE] = max(views[i, VIEW_RANGE], lens[i, :, 1:, 0].max())
             candidates = None if near is None else _likeliest_pairs(near, worth, longest, every)
             if worth is not None:
                 number, total = _write_planes(worth, sampling.per_word, samples, None, every, room.planes[0, :0])
                 _write_terms(worth, number, total, room.terms)
             for i in range(n):
                 view = views[i]
-                narrowest = lens[i, :, 1].min()
+                narrowest = lens[i, :, 1:, 1].min()
                 write_reach(
                     search, room, i, narrowest, turn[i], view[VIEW_RANGE] > 0.0, view[VIEW_COS], view[VIEW_SIN]
                 )  # fmt: skip

@@ -215,6 +215,11 @@ def track_all(rules, scene, views, all_clear, cells, last_age, deviation, pieces
                 last_age[r, j] = age
 
 
+def shown_to_beliefs(scenario: Scenario) -> dict[str, bool]:
+    """Return the observer's options for beliefs about a scenario: in a game with random discs these, else {}."""
+    return {"discs": True} if scenario.warehouses and scenario.random_discs and scenario.identities else {}
+
+
 class Knowledge:
     """Base class of beliefs and tracks, in rows of knowledge of a scene: one for all sensors, or one for each.
 
@@ -222,6 +227,7 @@ class Knowledge:
         per_sensor: True if every sensor has its own row.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         pieces: recorded motion; None without it.
+        shown: options of the observer, see :func:`shown_to_beliefs`.
     """
 
     def __init__(self, scenario: Scenario, particles: int, seed: int) -> None:
@@ -229,6 +235,7 @@ class Knowledge:
         self.per_sensor = scenario.knowledge in ("neighbours", "own")
         self.rows = scenario.num_sensors if self.per_sensor else 1
         self._sight = Sight(scenario)
+        self.shown = shown_to_beliefs(scenario)
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
         self._key = stream_keys(np.array([seed + 2**62]))[0]
@@ -282,7 +289,10 @@ class Beliefs(Knowledge):
     inside. A target that was never seen may be anywhere at first. With the knowledge ``"neighbours"`` or ``"own"``
     every sensor has its own beliefs; otherwise all share them. The positions and headings of all sensors are known to
     all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
-    ten. Lenses that zoom show their fields of view.
+    ten, except in a game, where they are observed. Lenses that zoom show their fields of view.
+
+    In a game, targets are believed to carry loads: to the warehouses that their course suggests, then to others, along
+    discs and sensors.
 
     Where positions have errors, a belief extrapolates the states of two Kalman filters, of a quiet and a turning target
     as in :class:`~hitmac.agents.tracking.Tracks`, of all reports' positions.
@@ -334,14 +344,18 @@ class Beliefs(Knowledge):
         state: State = None,
         episode_start: Starts = None,
         targets: np.ndarray | None = None,
+        discs: np.ndarray | None = None,
     ) -> tuple[Scene, BeliefState]:
         """Return the beliefs after an observation, needed at every sub-step, and the state, which share their arrays.
 
-        The arguments are those of :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`; features (B, n, m, 10).
+        The arguments are those of :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`; features (B, n, m, 10),
+        and `discs` (B, k, 3), those of the observation of a game.
         """
         m = self.scenario.num_targets
         size = self.scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
         pairs, mask = checked_observation(pairs, mask, self.features, size)
+        if self.shown and discs is None:
+            raise ValueError("the observation has no discs; in a game it needs the option discs=True")
         pairs = pairs.astype(np.float32, copy=False)
         if targets is not None:
             targets = checked_lists(targets, mask, m)
@@ -361,14 +375,15 @@ class Beliefs(Knowledge):
         new, starts = self._continued(blank, state, episode_start)
         new.last_age[starts], new.present[starts] = np.inf, self._finder is None
         body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
-        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
+        views = self._views(pairs)
+        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), self._in_the_way(views, discs))
         threads = Threads(b * g, cores(), block=8)
         if starts.any() and self._finder is None:
             threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, g))
-        views, known = self._views(pairs), np.empty((b * g, m, 5))
+        known = np.empty((b * g, m, 5))
         reports = self._reports(pairs, mask, targets, views)
         threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
-        clear = self._sight.clear(*np.moveaxis(views[:: self.rows, :, :2], -1, 0))
+        clear = self._sight.clear(*np.moveaxis(views[:: self.rows, :, :2], -1, 0), discs)
         scene, deviation = Scene(belief, known, views, clear, present, np.repeat(new.time, g)), np.zeros((b * g, m))
         if self.rules.deviation > 0.0:
             filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[-3:])
@@ -394,6 +409,14 @@ class Beliefs(Knowledge):
         shown = 360.0 * pairs[:, :, 0, _FIELD_OF_VIEW].astype(np.float64)
         return np.where(shown > 0.0, shown, self._view)
 
+    def _in_the_way(self, views: np.ndarray, discs: np.ndarray | None) -> np.ndarray:
+        """Return the discs (R, k, 3) along which targets that carry loads slide: obstacles and sensors."""
+        if not self.scenario.warehouses:
+            return np.zeros((len(views), 0, 3))
+        sensors = np.where([True, True, False], views[..., :3], self.scenario.sensor_radius)
+        known = self._sight.discs[None] if discs is None else np.repeat(discs, self.rows, 0)
+        return np.concatenate((sensors, np.broadcast_to(known, (len(views), *known.shape[1:]))), 1)
+
     def _views(self, pairs: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
         pose, scenario = pairs[:, :, 0].astype(np.float64), self.scenario
@@ -405,7 +428,7 @@ class Beliefs(Knowledge):
         x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, squared * working, working), -1)
         chance = 1.0 - float(np.mean(scenario.miss_rates))
-        if scenario.random_discs:
+        if scenario.random_discs and not self.shown:
             chance *= _OBSTRUCTED
         detects = chance * working[:, None, :]  # (B, 1, n)
         if self.per_sensor:

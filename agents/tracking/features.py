@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, SPEED, X, Y
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, SPEED, X, Y
 from hitmac.agents.tracking.recorded import PLACE
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.tracks import Tracks, TracksState
@@ -59,11 +59,12 @@ def _describe(rules, scales, values, pieces, j, body, weight, total, age, views,
     """
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     pace, scale, top_speed, per_value = scales
+    to_places = model in (GOALS, CARRY)
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
-        if model == GOALS:
+        if to_places:
             dx, dy = dx - x, dy - y
         away = math.sqrt(dx * dx + dy * dy)
         speed = body[SPEED, p] * (1.0 + 0.5 * rules.walk.speed_noise)
@@ -72,7 +73,7 @@ def _describe(rules, scales, values, pieces, j, body, weight, total, age, views,
         velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
         for k in range(len(AHEAD)):
             gone = speed * pace * AHEAD[k]
-            gone = min(gone, away) if model == GOALS else gone
+            gone = min(gone, away) if to_places else gone
             ahead_x, ahead_y, stays = x + gone * unit_x, y + gone * unit_y, True
             if pieces is not None:
                 place = int(body[PLACE, p])
@@ -253,7 +254,7 @@ class BeliefObserver:
         self.features, self.space = tuple(features), self._features.space
         self._observer: Any = DetectionObserver(scenario)
         if scenario.identities:
-            self._observer = Observer(scenario, self._features.beliefs.features)
+            self._observer = Observer(scenario, self._features.beliefs.features, **self._features.beliefs.shown)
         self._state: BeliefState | TracksState | None = None
         self._moment = np.zeros((3, 0), np.int64)  # (3, B) key, draws and time of the scenes at the last call
         self._last: dict[str, np.ndarray] = {}
@@ -304,7 +305,7 @@ def update(
         given = observation["detections"], mask, observation["sensors"][..., :7]  # without the motion of motors
         looked = observation.get("looked")
         return beliefs.update(*given, state, episode_start, looked)
-    return beliefs.update(observation["pairs"], mask, state, episode_start)
+    return beliefs.update(observation["pairs"], mask, state, episode_start, discs=observation.get("discs"))
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

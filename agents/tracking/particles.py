@@ -1,7 +1,8 @@
 """Particle tracker: motion, detections, and looks without detections. Compiled by numba.
 
 The rows of a particle are position, aim, speed, length of the last move, and moves since its course began. The aim is
-the goal of a particle that walks to goals, otherwise the unit vector of its direction.
+the goal of a particle that walks to goals, otherwise the unit vector of its direction. A particle that carries loads
+has its warehouse as aim, and in place of the last two rows the noise of its direction.
 """
 
 import math
@@ -13,6 +14,8 @@ import numpy as np
 
 from hitmac.agents.policy import check_finite
 from hitmac.agents.tracking.sight import VIEW_X, VIEW_Y, Sight, chance_of_none
+from hitmac.envs.kernels.duel import slide
+from hitmac.envs.kernels.duel_rules import NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.kernels.walks import WALKS
@@ -22,10 +25,11 @@ from hitmac.envs.validation import Choice, NotNegative, convert
 
 X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES = range(7)  # rows of a particle
 ROWS = 7
-MODELS = ("goals", "constant velocity", "random")
+MODELS = ("goals", "constant velocity", "random", "carry")
 """The walk models; see :class:`~hitmac.agents.tracking.ParticleTracker`."""
 
-GOALS, CONSTANT_VELOCITY, RANDOM = range(3)
+GOALS, CONSTANT_VELOCITY, RANDOM, CARRY = range(4)
+NOISE_X, NOISE_Y = STEP, MOVES  # rows of a particle that carries loads, in steps; inf: not drawn yet
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,
 # slowest and fastest move.
@@ -33,7 +37,7 @@ START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range
 COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
-_ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
+_ONE, _TWO, _THREE, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)  # a move may draw 4 numbers
 
 
 class WalkModel(NamedTuple):
@@ -54,16 +58,41 @@ class WalkModel(NamedTuple):
     x_high: float
     y_low: float
     y_high: float
+    warehouses: np.ndarray  # (W, 2) centres
+    warehouse_size: float  # half a side
 
 
 def walk_model(scenario: Scenario) -> WalkModel:
-    """Return the model of a scenario's walk, of its `motion` in :data:`hitmac.envs.kernels.walks.WALKS`."""
+    """Return the model of a scenario's walk, of its `motion` in :data:`hitmac.envs.kernels.walks.WALKS`.
+
+    Targets that carry loads and whose positions have errors keep a constant velocity, since their noise is not known.
+    """
     model = MODELS.index(WALKS[scenario.walk].motion)
+    if model == CARRY and (max(scenario.position_errors) > 0.0 or not scenario.identities):
+        model = CONSTANT_VELOCITY
     speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
     return WalkModel(
         model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),
         scenario.goal_radius, scenario.stuck_distance, scenario.goal_patience, *scenario.target_area,
+        np.array(scenario.warehouses, np.float64).reshape(-1, 2), scenario.warehouse_size,
     )  # fmt: skip
+
+
+@inlined
+def _inside(walk, x, y, place_x, place_y):
+    """Return True if (x, y) is in the warehouse at a place."""
+    return max(abs(x - place_x), abs(y - place_y)) <= walk.warehouse_size
+
+
+@inlined
+def _another(walk, x, y, draw):
+    """Return a warehouse that (x, y) is not in, by a draw in [0, 1)."""
+    places = walk.warehouses
+    first = int(draw * places.shape[0])
+    if _inside(walk, x, y, places[first, 0], places[first, 1]):
+        again = (draw * places.shape[0] - first) * (places.shape[0] - 1)
+        first = (first + 1 + int(again)) % places.shape[0]
+    return places[first, 0], places[first, 1]
 
 
 @inlined
@@ -71,7 +100,10 @@ def begin_course(walk, body, p, key, counter):
     """Draw the speed and the aim of particle p: a goal anywhere in the arena, or a direction."""
     body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
     body[MOVES, p] = 0.0
-    if walk.model == GOALS:
+    if walk.model == CARRY:
+        body[SPEED, p] = walk.max_speed if uniform(key, counter) < 0.5 else walk.min_speed
+        body[AIM_X, p], body[AIM_Y, p] = _another(walk, np.inf, np.inf, uniform(key, counter + _ONE))
+    elif walk.model == GOALS:
         body[AIM_X, p] = walk.half_width * (2.0 * uniform(key, counter + _ONE) - 1.0)
         body[AIM_Y, p] = walk.half_height * (2.0 * uniform(key, counter + _TWO) - 1.0)
     else:
@@ -120,6 +152,37 @@ def move(walk, body, p, key, counter, increase):
     return counter
 
 
+_NOISE = 0.5  # largest one of a target that carries loads, in each axis, in steps
+_EQUAL, _DOUBT = 1e-3, 0.02  # of speeds; probability of a warehouse that was excluded
+
+
+@inlined
+def carry(walk, discs, body, p, key, counter):
+    """Move particle p once, as a target that carries loads; it takes the draws from `counter` to ``counter + 3``.
+
+    It moves towards its warehouse by a full step, with a noise that it keeps for some steps, and slides along `discs`
+    (k, 3). In its warehouse it takes another one.
+    """
+    x, y, step = body[X, p], body[Y, p], body[SPEED, p] * walk.time_step
+    if _inside(walk, x, y, body[AIM_X, p], body[AIM_Y, p]):
+        body[AIM_X, p], body[AIM_Y, p] = _another(walk, x, y, uniform(key, counter))
+    if body[NOISE_X, p] > _NOISE or uniform(key, counter + _ONE) < NOISE_CHANGE:
+        body[NOISE_X, p] = _NOISE * (2.0 * uniform(key, counter + _TWO) - 1.0)
+        body[NOISE_Y, p] = _NOISE * (2.0 * uniform(key, counter + _THREE) - 1.0)
+    dx, dy = body[AIM_X, p] - x, body[AIM_Y, p] - y
+    away = max(math.sqrt(dx * dx + dy * dy), 1e-9)
+    dx = min(max(dx / away + body[NOISE_X, p], -1.0), 1.0)
+    dy = min(max(dy / away + body[NOISE_Y, p], -1.0), 1.0)
+    scale = step / max(math.sqrt(dx * dx + dy * dy), 1.0)
+    dx, dy = dx * scale, dy * scale
+    for k in range(discs.shape[0]):
+        dx, dy = slide(x, y, dx, dy, discs[k, 0], discs[k, 1], discs[k, 2])
+    if dx * dx + dy * dy <= (STUCK * step) ** 2 and uniform(key, counter + _TWO) < NOISE_CHANGE_STUCK:
+        body[NOISE_X, p] = np.inf
+    body[X, p] = min(max(x + dx, -walk.half_width), walk.half_width)
+    body[Y, p] = min(max(y + dy, -walk.half_height), walk.half_height)
+
+
 @inlined
 def to_border(walk, x, y, ahead_x, ahead_y):
     """Return the distance from (x, y) to the arena's border in a direction."""
@@ -147,6 +210,7 @@ class Belief(NamedTuple):
     weight: np.ndarray  # (B, m, P), sum 1 over the particles
     course: np.ndarray  # (B, m, 8)
     stream: np.ndarray  # (2, B) uint64
+    discs: np.ndarray  # (B, k, 3) discs along which targets that carry loads slide
 
 
 @allocating
@@ -175,8 +239,12 @@ def advance(walk, belief, b, j):
     body, key = belief.body[b, j], belief.stream[KEY, b]
     counter = belief.stream[DRAWN, b]
     for p in range(body.shape[1]):
-        increase = uniform(key, counter)
-        counter = move(walk, body, p, key, counter + _ONE, increase)
+        if walk.model == CARRY:
+            carry(walk, belief.discs[b], body, p, key, counter)
+            counter += _DRAWS
+        else:
+            increase = uniform(key, counter)
+            counter = move(walk, body, p, key, counter + _ONE, increase)
     belief.stream[DRAWN, b] = counter
 
 
@@ -251,6 +319,45 @@ def add_errors(belief, b, j, deviation):
 
 
 @allocating
+def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
+    """Replace the belief about a target that carries loads by a detection, see :func:`pin`.
+
+    A warehouse is as likely as the particles on their way to it. If the target has `turned`, its noise is new, and the
+    weights are multiplied by a normal density of the noise that each warehouse implies, of its variance.
+    """
+    places, number = walk.warehouses, body.shape[1]
+    share, noise = np.zeros(places.shape[0]), np.empty((places.shape[0], 2))
+    pace = math.hypot(velocity_x, velocity_y)
+    if pace > (1.0 - _EQUAL) * walk.min_speed:
+        body[SPEED] = walk.max_speed if pace > (1.0 + _EQUAL) * walk.min_speed else walk.min_speed
+    for g in range(places.shape[0]):
+        for p in range(number):
+            if body[AIM_X, p] == places[g, 0] and body[AIM_Y, p] == places[g, 1]:
+                share[g] += weight[p]
+        dx, dy = places[g, 0] - x + velocity_x * walk.time_step, places[g, 1] - y + velocity_y * walk.time_step
+        away = max(math.sqrt(dx * dx + dy * dy), 1e-9)
+        dx, dy = velocity_x / body[SPEED, 0] - dx / away, velocity_y / body[SPEED, 0] - dy / away
+        noise[g, 0], noise[g, 1] = min(max(dx, -_NOISE), _NOISE), min(max(dy, -_NOISE), _NOISE)
+        if turned:
+            share[g] = (share[g] + _DOUBT) * math.exp(-0.5 * (dx * dx + dy * dy) / (_NOISE * _NOISE / 3.0))
+    for g in range(places.shape[0]):
+        if _inside(walk, x, y, places[g, 0], places[g, 1]):
+            share += share[g] / (places.shape[0] - 1)
+            share[g], noise[:] = 0.0, np.inf
+    if pace == 0.0:
+        noise[:] = np.inf
+    share /= share.sum()
+    g, total = 0, share[0]
+    for p in range(number):
+        while total < (p + 0.5) / number and g < places.shape[0] - 1:
+            g += 1
+            total += share[g]
+        body[X, p], body[Y, p], body[AIM_X, p], body[AIM_Y, p] = x, y, places[g, 0], places[g, 1]
+        body[NOISE_X, p], body[NOISE_Y, p] = noise[g, 0], noise[g, 1]
+    weight[:] = 1.0 / number
+
+
+@allocating
 def pin(walk, belief, b, j, place, velocity):
     """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
 
@@ -258,10 +365,15 @@ def pin(walk, belief, b, j, place, velocity):
     distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
     the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
     fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little.
+
+    A particle that carries loads gets one of the likely warehouses, see :func:`_pin_carrier`.
     """
     body, course = belief.body[b, j], belief.course[b, j]
     x, y, velocity_x, velocity_y = place[0], place[1], velocity[0], velocity[1]
     _follow_course(walk, course, x, y, velocity_x, velocity_y)
+    if walk.model == CARRY:
+        _pin_carrier(walk, body, belief.weight[b, j], x, y, velocity_x, velocity_y, course[COUNT] == 1.0)
+        return
     speed = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
     ahead_x = course[VELOCITY_X] / speed if speed > 0.0 else 0.0
     ahead_y = course[VELOCITY_Y] / speed if speed > 0.0 else 0.0
@@ -389,6 +501,7 @@ class ParticleTracker:
     ``goals``               from goal to goal, uniform in the arena, like HiT-MAC's targets
     ``constant velocity``   straight ahead, swerving by the scenario's `wander`, reflected at the border
     ``random``              every move in a new direction
+    ``carry``               from warehouse to warehouse, with noise, in scenarios with warehouses
     ======================= ============================================================================================
 
     Speeds, noise and the other parameters of the walk are the scenario's. A detection replaces the belief about its
@@ -430,10 +543,12 @@ class ParticleTracker:
         self._walk, self._sight = walk_model(self.scenario), Sight(self.scenario)
         if convert("model", Annotated[str, Choice(MODELS)] | None, model) is not None:
             self._walk = self._walk._replace(model=MODELS.index(model))
+        if self._walk.model == CARRY and not self.scenario.warehouses:
+            raise ValueError(f"model is {model!r}; it needs a scenario with warehouses")
         keys = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(
             np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)),
-            np.stack((keys, np.zeros_like(keys))),
+            np.stack((keys, np.zeros_like(keys))), np.zeros((b, 0, 3)),
         )  # fmt: skip
         self._threads = Threads(b, cores() if num_threads is None else positive("num_threads", num_threads), block=8)
         self.reset()

@@ -154,12 +154,17 @@ class Sight:
     def __init__(self, scenario: Scenario) -> None:
         self.walls, self.discs = scenario.all_walls, np.array(scenario.discs, np.float64).reshape(-1, 3)
         self._known: dict[tuple[float, float], np.ndarray] = {}
+        self._scenes: dict[tuple[bytes, bytes], np.ndarray] = {}
 
-    def clear(self, x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+    def clear(self, x: np.ndarray, y: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray | None:
         """Return the squared distances (B, n, DIRECTIONS) float32 from places (B, n); None without obstacles.
 
-        If all B scenes have the same places, the first axis is 1.
+        Each scene can have `discs` (B, k, 3) in place of the fixed ones. Else, if all scenes have the same places, the
+        first axis is 1.
         """
+        if discs is not None:
+            scenes = zip(np.stack((x, y), -1), np.asarray(discs, np.float64), strict=True)
+            return np.stack([self._clear_of_scene(*scene) for scene in scenes])
         if not len(self.walls) + len(self.discs):
             return None
         if (x == x[:1]).all() and (y == y[:1]).all():
@@ -173,6 +178,15 @@ class Sight:
             self._known.update(zip(new, self._measure(np.array(new, np.float64)), strict=True))
         return np.stack([self._known[place] for place in places]).reshape(*x.shape, DIRECTIONS)
 
+    def _clear_of_scene(self, places: np.ndarray, discs: np.ndarray) -> np.ndarray:
+        """Return the squared distances (n, DIRECTIONS) from places (n, 2) among discs (k, 3)."""
+        key = places.tobytes(), discs.tobytes()
+        if key not in self._scenes:
+            if len(self._scenes) * len(places) > _MOST_PLACES:
+                self._scenes.clear()
+            self._scenes[key] = self._measure(places, discs)
+        return self._scenes[key]
+
     def along(self, rails: Rails, step: float) -> np.ndarray | None:
         """Return the squared distances (r, P, DIRECTIONS) float32 from r rails, every `step` from their first corners.
 
@@ -185,8 +199,9 @@ class Sight:
         places = [[point(rails, r, min(s, rails.length[r]))[:2] for s in along] for r in range(len(rails.length))]
         return self._measure(np.array(places).reshape(-1, 2)).reshape(len(places), len(along), DIRECTIONS)
 
-    def _measure(self, places: np.ndarray) -> np.ndarray:
-        """Return the squared distances (P, DIRECTIONS) from places (P, 2)."""
+    def _measure(self, places: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray:
+        """Return the squared distances (P, DIRECTIONS) from places (P, 2), among the scenario's discs or others."""
         clear = np.empty((len(places), DIRECTIONS), np.float32)
-        Threads(clear.size, cores(), block=256).run(measure_clear, self.walls, self.discs, places, clear)
+        discs = self.discs if discs is None else discs
+        Threads(clear.size, cores(), block=256).run(measure_clear, self.walls, discs, places, clear)
         return clear

@@ -192,7 +192,7 @@ class Tracks(Knowledge):
         new.existence[starts], new.labels[starts] = 0.0, 0
         new.known[starts, ..., AGE] = np.inf
         body, weight, course, stream, *filters, known = (array.reshape(b * g, *array.shape[2:]) for array in new[:-1])
-        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
+        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), np.zeros((b * g, 0, 3)))
         views = self._views(sensors)
         clear = None if self.model.everywhere else self._sight.clear(sensors[..., 0], sensors[..., 1])
         present = np.zeros((b * g, k), np.bool_)

@@ -227,7 +227,7 @@ class Walk(NamedTuple):
     move: Callable
     """Move every target of some scenes once. Streets and grid are arguments of their own, since numba omits code under
     ``is not None`` only for arguments."""
-    motion: Literal["goals", "constant velocity", "random"]
+    motion: Literal["goals", "constant velocity", "random", "carry"]
     """The most similar motion of those by which trackers and planners forecast the targets."""
     reacts: bool = False
     """The moves depend on the sensors, so that an episode has no bound of its coverage."""
@@ -242,9 +242,9 @@ WALKS = {
     "streets": Walk(walk_streets, "constant velocity"),
     "recorded": Walk(_as_recorded, "constant velocity"),
     "carry-random": Walk(_carry_random, "constant velocity"),
-    "carry-naive": Walk(_carry_naive, "goals"),
-    "carry-greedy": Walk(_carry_greedy, "goals"),
-    "carry-heuristic": Walk(_carry_heuristic, "goals", reacts=True),
+    "carry-naive": Walk(_carry_naive, "carry"),
+    "carry-greedy": Walk(_carry_greedy, "carry"),
+    "carry-heuristic": Walk(_carry_heuristic, "carry", reacts=True),
 }
 """The walks of the targets, by name. The moves of those with warehouses are actions of :mod:`hitmac.envs.duel`."""
 

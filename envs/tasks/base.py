@@ -99,7 +99,7 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
 def make_observer(
     scenario: Scenario, features: Features | None, team: str = "sensors", **near: int | float | None
 ) -> Any:
-    """Return the observer of `features`, and of `nearest`, `radius` and `neighbours`; see :class:`Task`."""
+    """Return the observer of `features`, and of `nearest`, `radius`, `neighbours` and `discs`; see :class:`Task`."""
     if features is None:
         own = FEATURE_SETS["motors"] if scenario.turn_rates else DEFAULT_FEATURES
         features = own if scenario.identities else DetectionObserver
@@ -127,7 +127,7 @@ class Task:
             default.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
-        features, nearest, radius, neighbours: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
+        features, nearest, radius, neighbours, discs: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
             function that returns the observer of a scenario, with the same interface; None: the default features, or
             in a scenario without identities :class:`~hitmac.envs.observation.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
@@ -161,6 +161,7 @@ class Task:
     nearest: int | None = None
     radius: float | None = None
     neighbours: int | None = None
+    discs: bool | None = None
     num_threads: int | None = None
     opponent: Any = None
 
@@ -174,7 +175,7 @@ class Task:
         self.scenario = self.simulator.scenario
         if self.scenario.warehouses and self.spec.role in ("executor", "coordinator"):
             raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
-        near = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
+        near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
         self.observer = make_observer(self.scenario, self.features, self.team, **near)
         self.opponent = find_opponent(
             self.opponent, self.scenario, {"sensors": "targets", "targets": "sensors"}[self.team]

@@ -174,6 +174,45 @@ def test_a_lens_narrows_for_a_far_target_and_widens_for_two_aside(bearings, away
     assert covered == sees
 
 
+GAME = load_scenario("mate-2v4-0").replace(
+    num_sensors=1, num_targets=1, random_discs=1, transmittance=0, knowledge="full", sensing_range=500,
+    field_of_view=90, zoom=(30, 90), min_speed=0.01, max_speed=0.02,
+)  # fmt: skip
+
+
+def game(scenario, **places):
+    """A game with a planner, and with the sensor at the origin, which faces +x; its view is drawn from `zoom`."""
+    agent = small(scenario, turn_cost=0)
+    task = CoverageTask(scenario, 1, 0, features=agent.features, **agent.shown({}))
+    task.simulator.place(sensor_position=[(0, 0)], heading=[0], **places)
+    return agent, task
+
+
+def test_the_lens_of_a_game_aims_many_steps_ahead():
+    """At 90 degrees the range is 500, at 45 degrees 707; a step of 2.5 degrees does not yet show the target."""
+    agent, task = game(GAME.replace(random_discs=0, zoom=(30, 90)), target_position=[(700, 0)])
+    state, seen = None, []
+    for _ in range(60):
+        action, state = agent.predict(task.observe(), state)
+        task.step(action)
+        seen.append(task.simulator.coverage.item())
+    assert action[0].tolist() == [0, 0]
+    assert seen[-1] == 1
+    assert task.simulator.state.field_of_view.item() <= 90 * (500 / 700) ** 2
+
+
+@pytest.mark.parametrize(("disc", "seen"), [((300, 0, 60), 0), ((300, 200, 60), 1), ((300, 0, 0), 1)])
+def test_a_plan_knows_the_discs_of_a_game(disc, seen):
+    """The value of staying is the number of sub-steps with the target in view."""
+    agent, task = game(GAME, target_position=[(400, 0)])
+    task.simulator.state.disc[:] = disc
+    shown = task.observe()
+    values, _ = agent.plan(shown["pairs"], shown["mask"] != 0, **agent.lists_of(shown))
+    assert values[0, 0, 0] == pytest.approx(seen * (1 - 0.99**20) / 0.01, abs=0.1)
+    with pytest.raises(ValueError, match="the observation has no discs; in a game it needs the option discs=True"):
+        agent.predict({name: shown[name] for name in ("pairs", "mask")})
+
+
 @pytest.mark.parametrize("away", [100, 500, 900])
 def test_a_plan_expects_that_random_discs_hide_targets(away):
     """The value of staying is the share of scenes in which the target can be seen."""

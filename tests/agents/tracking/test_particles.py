@@ -5,8 +5,8 @@ import pytest
 from scipy.signal import fftconvolve
 
 from hitmac.agents.tracking import ParticleTracker
-from hitmac.agents.tracking.particles import MODELS, SPEED
-from hitmac.envs import Scenario, Simulator
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, MODELS, SPEED
+from hitmac.envs import Duel, Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
 
 ROOM = Scenario(
@@ -137,6 +137,78 @@ def test_constant_velocity_goes_on_and_bounces():
     assert ParticleTracker(ROOM.replace(walk="still")).positions.shape == (1, 1, 256, 2)
 
 
+GAME = load_scenario("mate-4v8-9").replace(num_targets=1, min_speed=10, max_speed=20)
+HOUSES = np.array(GAME.warehouses)
+
+
+def aims(tracker):
+    """Share of the particles on their way to each warehouse."""
+    return (tracker.belief.body[0, 0, AIM_X : AIM_Y + 1].T[:, None] == HOUSES).all(-1).mean(0)
+
+
+def see(tracker, place, velocity=(0, 0)):
+    tracker.see(np.array([[place]], float), np.ones((1, 1), bool), np.array([[velocity]], float))
+
+
+def test_the_course_of_a_target_that_carries_shows_its_warehouse_and_its_pace_its_capacity():
+    tracker = ParticleTracker(GAME, 1, particles=400)
+    see(tracker, (-400, -400))
+    np.testing.assert_allclose(aims(tracker), 0.25, atol=0.1)
+    see(tracker, (-386, -386), (14, 14))
+    assert aims(tracker)[0] > 0.9  # north-east
+    assert (tracker.belief.body[0, 0, SPEED] == 20).all()
+    before = aims(tracker)
+    see(tracker, (-372, -372), (14, 14))
+    np.testing.assert_allclose(aims(tracker), before, atol=0.01)  # on the same course nothing is new
+    see(tracker, (-372, -362), (0, 10))
+    assert aims(tracker)[1] > 0.3  # north, or north-east with much noise
+    assert (tracker.belief.body[0, 0, SPEED] == 10).all()
+    see(tracker, (-925, 860), (0, 10))
+    assert aims(tracker)[1] == 0  # has arrived
+    assert aims(tracker).sum() == pytest.approx(1)
+
+
+def test_targets_that_carry_walk_to_another_warehouse_and_keep_their_noise():
+    """Of moves by 20 with a noise of at most half a step in each axis, each brings the target 5 nearer or more."""
+    tracker = ParticleTracker(GAME, 1, particles=300)
+    see(tracker, (100, 100))
+    see(tracker, (114, 114), (14, 14))
+    goal, before = HOUSES[0], tracker.positions[0, 0]
+    courses = []
+    for _ in range(20):
+        tracker.move()
+        moved = tracker.positions[0, 0] - before
+        before = tracker.positions[0, 0]
+        north_east = (goal == tracker.belief.body[0, 0, AIM_X : AIM_Y + 1].T).all(-1)
+        assert np.linalg.norm(moved, axis=-1).max() < 20 + 1e-9
+        assert (moved[north_east] @ goal / np.linalg.norm(goal)).min() > 5
+        courses.append(np.arctan2(*moved.T))
+    turned = abs(np.diff(np.array(courses)[:, north_east], axis=0)) > 0.03
+    assert 0.02 < turned.mean() < 0.08  # one move in 20
+    tracker.move(100)
+    left = (goal != tracker.belief.body[0, 0, AIM_X : AIM_Y + 1].T).any(-1)
+    assert left.mean() > 0.95
+    assert abs(tracker.positions).max() <= 1000
+
+
+def test_targets_that_carry_are_where_particles_expect_them():
+    """Seen for 30 steps and then not: the true places and the particles' are distributed alike."""
+    scenes = 400
+    duel, tracker = Duel(GAME.replace(random_discs=0), scenes, 0), ParticleTracker(GAME, scenes, particles=30)
+    seen, stay = np.ones((scenes, 1), bool), np.zeros((scenes, 4), int)
+    for _ in range(30):
+        duel.step(stay)
+        tracker.move()
+        tracker.see(duel.state.target_position, seen, duel.state.velocity)
+    start = duel.state.target_position.copy()
+    for steps in (20, 60):
+        for _ in range(steps):
+            duel.step(stay)
+            tracker.move()
+        away = np.linalg.norm(tracker.mean - duel.state.target_position, axis=-1)
+        assert np.median(away) < 0.3 * np.median(np.linalg.norm(duel.state.target_position - start, axis=-1)), steps
+
+
 def test_a_look_that_contradicts_everything_starts_again():
     tracker = ParticleTracker(ROOM, 1, particles=500)
     tracker.see(np.array([[[30.0, 0]]]), np.ones((1, 1), bool))
@@ -165,7 +237,7 @@ def test_a_new_walk_is_forecast_by_its_motion(monkeypatch):
 @pytest.mark.parametrize("model", MODELS)
 def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
     options = {"particles": 40, "model": model}
-    scenario = Scenario(num_targets=3, wander=20)
+    scenario = GAME.replace(num_targets=3) if model == MODELS[CARRY] else Scenario(num_targets=3, wander=20)
     rng = np.random.default_rng(0)
     many, threads = (ParticleTracker(scenario, 20, seed=5, num_threads=k, **options) for k in (1, 2))
     one = ParticleTracker(scenario, 1, seed=12, **options)
@@ -190,6 +262,7 @@ def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
     ("call", "message"),
     [
         (lambda tracker: ParticleTracker(model="goal"), r"model is 'goal'; .* random \(did you mean"),
+        (lambda tracker: ParticleTracker(model="carry"), "model is 'carry'; it needs a scenario with warehouses"),
         (lambda tracker: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
         (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
         (lambda tracker: tracker.see(np.full((2, 5, 2), np.nan), np.ones((2, 5), bool)), "position holds nan"),

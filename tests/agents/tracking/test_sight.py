@@ -46,6 +46,17 @@ def test_what_is_clear_is_what_the_simulator_sees(walls, discs, sensor, seed):
     assert sure.mean() > 0.8
 
 
+def test_each_scene_has_its_own_discs():
+    discs = np.random.default_rng(0).uniform((-90, -90, 5), (90, 90, 30), (3, 4, 3))
+    x, y = np.array([[0.0, 50], [0, 50], [10, 20]]), np.array([[0.0, -50], [0, -50], [-10, 70]])
+    of_scenes = Sight(HALL)
+    for _ in range(2):
+        clear = of_scenes.clear(x, y, discs)
+        for b in range(3):
+            alone = Sight(HALL.replace(discs=[tuple(disc) for disc in discs[b]])).clear(x[b : b + 1], y[b : b + 1])
+            np.testing.assert_array_equal(clear[b], alone[0])
+
+
 def test_a_look_at_a_wall_is_no_evidence_of_what_is_behind():
     tracker = ParticleTracker(HALL, 1, particles=4000)
     tracker.look(np.array([[[0, 0, 1, 0, np.cos(np.radians(30)), 300**2, 1]]]), np.ones((1, 2), bool))
