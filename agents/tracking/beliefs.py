@@ -383,7 +383,7 @@ class Beliefs(Knowledge):
         known = np.empty((b * g, m, 5))
         reports = self._reports(pairs, mask, targets, views)
         threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
-        clear = self._sight.clear(*np.moveaxis(views[:: self.rows, :, :2], -1, 0), discs)
+        clear = self._sight.clear(views[:: self.rows, :, VIEW_X], views[:: self.rows, :, VIEW_Y], discs)
         scene, deviation = Scene(belief, known, views, clear, present, np.repeat(new.time, g)), np.zeros((b * g, m))
         if self.rules.deviation > 0.0:
             filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[-3:])
