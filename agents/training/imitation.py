@@ -64,7 +64,7 @@ class TurnLabels:
         if "detections" in seen:
             values, self.state = self.teacher.plan_tracks(seen, self.state, starts)
         else:
-            lists = {"targets": seen["targets"]} if "targets" in seen else {}
+            lists = {name: seen[name] for name in ("targets", "discs") if name in seen}
             values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
         if len(self.decides) > 1:  # every sensor's values together
             values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
