@@ -212,7 +212,7 @@ class PlannerAgent(PlanningPolicy):
     ) -> tuple[np.ndarray, PlannerState]:
         """See :meth:`PlanningPolicy.plan`.
 
-        `discs` (B, k, 3) are those of the observation of a duel, and `own` the window of :meth:`shares` and its output.
+        `discs` (B, k, 3) are those of the observation of a game, and `own` the window of :meth:`shares` and its output.
         """
         assert isinstance(self._beliefs, Beliefs)
         before = None if state is None else state[0]

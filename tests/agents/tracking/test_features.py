@@ -157,7 +157,7 @@ def test_the_likeliest_tracks_take_the_place_of_targets_in_their_order():
     existence, k = np.array([[0.2, 0.9, 0.0, 0.7, 0.8]]), 5
     weight = np.concatenate((existence, [[3.0]]), 1)[..., None]  # the last are the unseen
     body = np.arange(6.0).reshape(1, 6, 1, 1) + np.zeros((1, 6, 7, 1))
-    belief = Belief(body, weight, np.zeros((1, 6, 8)), np.zeros((2, 1), np.uint64))
+    belief = Belief(body, weight, np.zeros((1, 6, 8)), np.zeros((2, 1), np.uint64), np.zeros((1, 0, 3)))
     known = np.arange(k)[None, :, None] + np.zeros((1, k, 5))
     scene = Scene(belief, known, np.zeros((1, 2, 7)), None, existence > 0, np.zeros(1, np.int64))
     few = likeliest(scene, 3)
