@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
 from hitmac.envs.deployment import check_nearness
+from hitmac.envs.duel import RulePlayer
 from hitmac.envs.kernels.physics import LEFT, RIGHT
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features
 from hitmac.envs.scenario import Scenario
@@ -188,6 +189,16 @@ class Memoryless:
         pairs = observation["pairs"]
         seen = {"pairs": pairs[..., self._columns], "mask": observation["mask"] * (pairs[..., -1] != 0)}
         return self.policy.predict({**observation, **seen}, state, episode_start, deterministic)
+
+
+class RuleAgent(RulePlayer):
+    """Sensors of a duel that act by one of MATE's rules, on the duel itself in place of observations."""
+
+    features = ("distance",)
+
+    def predict(self, *arguments: Any, **options: Any) -> NoReturn:
+        """Raise ValueError."""
+        raise ValueError(f"mate:{self.rule} acts on a simulated duel; it takes no observations")
 
 
 class ReleasedPolicy:

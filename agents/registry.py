@@ -25,6 +25,7 @@ from hitmac.agents.policy import (
     Policy,
     Rates,
     ReleasedPolicy,
+    RuleAgent,
     checked_nearness,
     declared,
     has_learned,
@@ -165,6 +166,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``pretrained:flat``            policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       released HiT-MAC, from its files of coordinator and executor
     ``released:assign-all:E.pth``  scripted coordinator with the released executor
+    ``mate:greedy``                MATE's rule for the sensors of a duel: also ``random``, ``naive``, ``heuristic``
     ``my_module:MyPolicy:seed=1``  custom policy, here with an option, see :func:`import_policy`
     ``memoryless:planner``         any of these, observing only the targets in sight
     ``planner:nearest=16``         agent that turns all sensors, observing the 16 nearest targets of each; also
@@ -188,6 +190,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     """
     scenario = load_scenario(scenario)
     made = _load(agent, scenario, executor)
+    if isinstance(made.policy, RuleAgent):
+        return made
     if scenario.action == "rate":
         made = made._replace(policy=Rates(made.policy, scenario))
     if scenario.identities or made.features == DetectionObserver.features:
@@ -239,6 +243,10 @@ def _load(agent: Agent | Policy | str | Path, scenario: Scenario, executor: Any)
         made = Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
     elif first == "released" and len(rest) == 2:
         made = _released(name, scenario, *rest)
+    elif first == "mate" and len(rest) == 1:
+        if not scenario.warehouses:
+            raise ValueError(f"{name} plays scenarios with warehouses, such as mate-4v8-9; got {scenario.name}")
+        made = _custom(name, RuleAgent("sensors", *rest))
     elif _IMPORT.fullmatch(source) and rest[0] not in EXECUTORS:
         made = _custom(name, import_policy(source, scenario))._replace(nearness=nearness)
     elif "/" in first:
@@ -247,7 +255,8 @@ def _load(agent: Agent | Policy | str | Path, scenario: Scenario, executor: Any)
         names = (*SCRIPTED, *COORDINATORS)
         raise ValueError(
             f"unknown agent {name!r}{did_you_mean(first, names)}: known are {', '.join(names)}, folders of checkpoints "
-            f"or runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
+            f"or runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, mate:RULE, released:FILE:FILE, MODULE:CLASS and "
+            f"{_MEMORYLESS}NAME"
         )
     if nearness and not made.nearness:
         raise ValueError(f"{name} is given {', '.join(nearness)}; agents with a coordinator observe all targets")

@@ -16,7 +16,7 @@ from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
 from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchyState, LevelPolicy
-from hitmac.agents.policy import Policy, digest, has_learned, one_thread_each, pair_of, started
+from hitmac.agents.policy import Policy, RuleAgent, digest, has_learned, one_thread_each, pair_of, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
@@ -57,10 +57,16 @@ class Episodes:
             self.observation = self.task.observe()
             starts = np.full(self.task.num_envs, self.sub_step == 0)
             began = time.perf_counter()
-            answer = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
-            action, self.state = pair_of(answer, self.agent.name)
-            self.seconds += time.perf_counter() - began
-            self.task.step(action)
+            if isinstance(self.agent.policy, RuleAgent):
+                duel: Any = self.task.simulator
+                action = self.agent.policy.act(duel, starts)
+                self.seconds += time.perf_counter() - began
+                duel.step(action)
+            else:
+                answer = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
+                action, self.state = pair_of(answer, self.agent.name)
+                self.seconds += time.perf_counter() - began
+                self.task.step(action)
             self.sub_step += 1
             yield self.sub_step
 

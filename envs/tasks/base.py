@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.duel import Duel, make_simulator
+from hitmac.envs.duel import Duel, RulePlayer, make_simulator
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.duel_rules import RULES
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
@@ -67,17 +67,6 @@ Features = Sequence[str] | Callable[[Scenario], Any]
 OPPONENTS: list[Callable[[str, Scenario, str], Any]] = []
 """Functions ``(name, scenario, team)`` that return a player, of which the last is called; ``import hitmac.agents``
 appends the one that finds agents by name, checkpoints and runs."""
-
-
-class RulePlayer(NamedTuple):
-    """Team of a duel that acts by one of MATE's rules."""
-
-    team: str
-    rule: str
-
-    def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return the team's actions (B, n, 2) or (B, m, 2) in the chosen scenes."""
-        return duel.rule_actions(self.team, self.rule, chosen)
 
 
 def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
