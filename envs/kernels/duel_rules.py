@@ -48,20 +48,8 @@ class RuleMemory(NamedTuple):
 
 def make_memory(n: int, m: int, b: int) -> RuleMemory:
     """Return an empty memory of b scenes, for kernels."""
-    return RuleMemory(
-        target=np.zeros((m, 4, b)),
-        sensor=np.zeros((n, 2, b)),
-        sighting=np.full((n, m, 3, b), -MEMORY, np.float64),
-        next_message=np.zeros((n, n, b)),
-        stream=np.zeros((2, b), np.uint64),
-    )
-
-
-@inlined
-def _start_streams(state, memory, team, first, last):
-    """Start the random numbers of a step, which depend only on the scene, the time and the team."""
-    for b in range(first, last):
-        memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, team), 0
+    target, sensor, sighting = np.zeros((m, 4, b)), np.zeros((n, 2, b)), np.full((n, m, 3, b), -MEMORY, np.float64)
+    return RuleMemory(target, sensor, sighting, np.zeros((n, n, b)), np.zeros((2, b), np.uint64))
 
 
 @inlined
@@ -74,50 +62,36 @@ def _hold(memory, j, b, size):
 @inlined
 def _step_to(state, game, memory, action, j, warehouse, b):
     """Move target j by its longest step to a warehouse, -1 for none, plus noise that it holds for a while."""
-    target = state.target
-    length = target[j, at.SPEED, b] * state.parameters[0].time_step
-    moved = math.hypot(target[j, at.VELOCITY_X, b], target[j, at.VELOCITY_Y, b])
-    stuck = moved <= STUCK * target[j, at.SPEED, b]
+    target, place = state.target[j, :, b], game.warehouse[warehouse]
+    stuck = math.hypot(target[at.VELOCITY_X], target[at.VELOCITY_Y]) <= STUCK * target[at.SPEED]
     change = draw_uniform(memory.stream, b) < (NOISE_CHANGE_STUCK if stuck else NOISE_CHANGE)
     if change or state.scene[at.TIME, b] == 0:
         _hold(memory, j, b, 0.5)
-    dx, dy = 0.0, 0.0
-    if warehouse >= 0:
-        dx, dy = game.warehouse[warehouse, X] - target[j, X, b], game.warehouse[warehouse, Y] - target[j, Y, b]
-        distance = math.hypot(dx, dy)
-        if distance > 0.0:
-            dx, dy = dx / distance, dy / distance
-    action[b, j, X] = length * min(max(dx + memory.target[j, HELD_X, b], -1.0), 1.0)
-    action[b, j, Y] = length * min(max(dy + memory.target[j, HELD_Y, b], -1.0), 1.0)
+    distance = math.hypot(place[X] - target[X], place[Y] - target[Y])
+    for axis in range(2):
+        towards = (place[axis] - target[axis]) / distance if warehouse >= 0 and distance > 0.0 else 0.0
+        action[b, j, axis] = min(max(towards + memory.target[j, HELD_X + axis, b], -1.0), 1.0)
 
 
 @compiled
-def _random_targets(state, cargo, game, memory, action, first, last):
+def _random_targets(state, cargo, game, memory, action, j, b):
     """A uniform step, held for 20 steps."""
-    for b in range(first, last):
-        for j in range(state.target.shape[0]):
-            if state.scene[at.TIME, b] % HOLD == 0:
-                _hold(memory, j, b, 1.0)
-            length = state.target[j, at.SPEED, b] * state.parameters[0].time_step
-            action[b, j, X] = length * memory.target[j, HELD_X, b]
-            action[b, j, Y] = length * memory.target[j, HELD_Y, b]
+    if state.scene[at.TIME, b] % HOLD == 0:
+        _hold(memory, j, b, 1.0)
+    action[b, j, X], action[b, j, Y] = memory.target[j, HELD_X, b], memory.target[j, HELD_Y, b]
 
 
 @compiled
-def _naive_targets(state, cargo, game, memory, action, first, last):
+def _naive_targets(state, cargo, game, memory, action, j, b):
     """From warehouse to warehouse, each target clockwise or counter-clockwise, with noise."""
-    count = game.warehouse.shape[0]
-    for b in range(first, last):
-        for j in range(state.target.shape[0]):
-            rule = memory.target[j, :, b]
-            if state.scene[at.TIME, b] == 0:
-                rule[WAREHOUSE] = draw_integer(memory.stream, b, 0, count - 1)
-                rule[WAY] = 2.0 * draw_integer(memory.stream, b, 0, 1) - 1.0
-            place = game.warehouse[int(rule[WAREHOUSE])]
-            off_x, off_y = abs(state.target[j, X, b] - place[X]), abs(state.target[j, Y, b] - place[Y])
-            if max(off_x, off_y) <= game.size:
-                rule[WAREHOUSE] = (rule[WAREHOUSE] + rule[WAY]) % count
-            _step_to(state, game, memory, action, j, int(rule[WAREHOUSE]), b)
+    own, count = memory.target[j, :, b], game.warehouse.shape[0]
+    if state.scene[at.TIME, b] == 0:
+        own[WAREHOUSE] = draw_integer(memory.stream, b, 0, count - 1)
+        own[WAY] = 2.0 * draw_integer(memory.stream, b, 0, 1) - 1.0
+    place = game.warehouse[int(own[WAREHOUSE])]
+    if max(abs(state.target[j, X, b] - place[X]), abs(state.target[j, Y, b] - place[Y])) <= game.size:
+        own[WAREHOUSE] = (own[WAREHOUSE] + own[WAY]) % count
+    _step_to(state, game, memory, action, j, int(own[WAREHOUSE]), b)
 
 
 @inlined
@@ -146,14 +120,11 @@ def _search(state, cargo, game, memory, j, b):
 
 
 @compiled
-def _greedy_targets(state, cargo, game, memory, action, first, last):
+def _greedy_targets(state, cargo, game, memory, action, j, b):
     """Straight to the goal, without a load to a random warehouse not known to be empty, with noise."""
-    for b in range(first, last):
-        for j in range(state.target.shape[0]):
-            goal = int(cargo.goal[j, b])
-            memory.target[j, WAREHOUSE, b] = -1 if goal >= 0 else _search(state, cargo, game, memory, j, b)
-            warehouse = goal if goal >= 0 else int(memory.target[j, WAREHOUSE, b])
-            _step_to(state, game, memory, action, j, warehouse, b)
+    goal = int(cargo.goal[j, b])
+    memory.target[j, WAREHOUSE, b] = -1 if goal >= 0 else _search(state, cargo, game, memory, j, b)
+    _step_to(state, game, memory, action, j, goal if goal >= 0 else int(memory.target[j, WAREHOUSE, b]), b)
 
 
 @inlined
@@ -181,16 +152,13 @@ def _drift(state, cargo, j, b):
 
 
 @compiled
-def _heuristic_targets(state, cargo, game, memory, action, first, last):
+def _heuristic_targets(state, cargo, game, memory, action, j, b):
     """As greedy, and away from the middle of the view of a sensor, unless that is a step back."""
-    _greedy_targets(state, cargo, game, memory, action, first, last)
-    for b in range(first, last):
-        for j in range(state.target.shape[0]):
-            away_x, away_y = _drift(state, cargo, j, b)
-            if away_x * action[b, j, X] + away_y * action[b, j, Y] >= 0.0:
-                length = DRIFT * state.target[j, at.SPEED, b] * state.parameters[0].time_step
-                action[b, j, X] += length * away_x
-                action[b, j, Y] += length * away_y
+    _greedy_targets(state, cargo, game, memory, action, j, b)
+    away_x, away_y = _drift(state, cargo, j, b)
+    if away_x * action[b, j, X] + away_y * action[b, j, Y] >= 0.0:
+        action[b, j, X] += DRIFT * away_x
+        action[b, j, Y] += DRIFT * away_y
 
 
 @inlined
@@ -219,31 +187,21 @@ def _aim(state, memory, i, heading, view, b):
     memory.sensor[i, ZOOM, b] = min(max(view - state.sensor[i, at.FIELD_OF_VIEW, b], -zoom), zoom)
 
 
-@inlined
-def _act(state, memory, action, b):
-    for i in range(state.sensor.shape[0]):
-        action[b, i, 0], action[b, i, 1] = memory.sensor[i, TURN, b], memory.sensor[i, ZOOM, b]
-
-
 @compiled
-def _random_sensors(state, memory, action, first, last):
+def _random_sensors(state, memory, b):
     """A uniform turn and zoom, held for 20 steps."""
-    for b in range(first, last):
-        if state.scene[at.TIME, b] % HOLD == 0:
-            for i in range(state.sensor.shape[0]):
-                _draw_action(state, memory, i, b)
-        _act(state, memory, action, b)
+    if state.scene[at.TIME, b] % HOLD == 0:
+        for i in range(state.sensor.shape[0]):
+            _draw_action(state, memory, i, b)
 
 
 @compiled
-def _naive_sensors(state, memory, action, first, last):
+def _naive_sensors(state, memory, b):
     """Counter-clockwise and wider, by a random share of up to 0.4 of the highest rates."""
-    for b in range(first, last):
-        for i in range(state.sensor.shape[0]):
-            share = NAIVE_SHARE * draw_uniform(memory.stream, b)
-            memory.sensor[i, TURN, b] = share * state.sensor[i, at.TURN, b]
-            memory.sensor[i, ZOOM, b] = share * state.parameters[0].zoom_step
-        _act(state, memory, action, b)
+    for i in range(state.sensor.shape[0]):
+        share = NAIVE_SHARE * draw_uniform(memory.stream, b)
+        memory.sensor[i, TURN, b] = share * state.sensor[i, at.TURN, b]
+        memory.sensor[i, ZOOM, b] = share * state.parameters[0].zoom_step
 
 
 @inlined
@@ -289,25 +247,22 @@ def _view_at(area, distance, narrowest, widest):
 
 
 @allocating
-def _greedy_sensors(state, memory, action, first, last):
+def _greedy_sensors(state, memory, b):
     """To the nearest target seen in the last 25 steps, with it in the middle of the view; else random actions."""
     p, sensor = state.parameters[0], state.sensor
-    for b in range(first, last):
-        _exchange(state, memory, b)
-        for i in range(sensor.shape[0]):
-            area = sensor[i, at.VIEW_AREA, b]
-            nearest, to_x, to_y = REACH * math.sqrt(area / p.narrowest), math.nan, math.nan
-            for j in range(state.target.shape[0]):
-                seen = memory.sighting[i, j, :, b]
-                dx, dy = seen[X] - sensor[i, X, b], seen[Y] - sensor[i, Y, b]
-                if state.scene[at.TIME, b] - seen[SEEN_AT] < MEMORY and math.hypot(dx, dy) <= nearest:
-                    nearest, to_x, to_y = math.hypot(dx, dy), dx, dy
-            if not math.isnan(to_x):
-                view = _view_at(area, nearest, p.narrowest, p.widest)
-                _aim(state, memory, i, math.degrees(math.atan2(to_y, to_x)), view, b)
-            else:
-                _look_around(state, memory, i, b)
-        _act(state, memory, action, b)
+    _exchange(state, memory, b)
+    for i in range(sensor.shape[0]):
+        nearest, to_x, to_y = REACH * math.sqrt(sensor[i, at.VIEW_AREA, b] / p.narrowest), math.nan, math.nan
+        for j in range(state.target.shape[0]):
+            seen = memory.sighting[i, j, :, b]
+            dx, dy = seen[X] - sensor[i, X, b], seen[Y] - sensor[i, Y, b]
+            if state.scene[at.TIME, b] - seen[SEEN_AT] < MEMORY and math.hypot(dx, dy) <= nearest:
+                nearest, to_x, to_y = math.hypot(dx, dy), dx, dy
+        if not math.isnan(to_x):
+            view = _view_at(sensor[i, at.VIEW_AREA, b], nearest, p.narrowest, p.widest)
+            _aim(state, memory, i, math.degrees(math.atan2(to_y, to_x)), view, b)
+        else:
+            _look_around(state, memory, i, b)
 
 
 @inlined
@@ -317,7 +272,6 @@ def _weigh_candidates(state, score, covers, b):
     A target in the sector adds (distance to the sector's edge / radius of its largest circle) (1 - distance / range).
     """
     p, sensor, target = state.parameters[0], state.sensor, state.target
-    score[:], covers[:] = 0.0, 0.0
     for j in range(target.shape[0]):
         if state.covered[j, b]:
             for i in range(sensor.shape[0]):
@@ -338,71 +292,65 @@ def _weigh_candidates(state, score, covers, b):
 
 
 @allocating
-def _heuristic_sensors(state, memory, action, first, last):
+def _heuristic_sensors(state, memory, b):
     """Together: of 36 headings and 21 views each, those that hold the targets in view the deepest; else random actions.
 
     Of 32 random orders of the sensors the best counts. In each, a sensor takes the highest score plus number of targets
     that no earlier sensor covers. The sensors know which targets any of them sees now, and remember nothing.
     """
     p, n, m = state.parameters[0], state.sensor.shape[0], state.target.shape[0]
-    score, covers = np.empty((n, HEADINGS * VIEWS)), np.empty((n, m, HEADINGS * VIEWS))
-    chosen, best, worth = np.zeros(n, np.int64), np.zeros(n, np.int64), np.empty(HEADINGS * VIEWS)
-    covered = np.empty(m, np.bool_)
-    for b in range(first, last):
-        _weigh_candidates(state, score, covers, b)
-        most = -1.0
-        for _ in range(ORDERS):
-            covered[:], total = False, 0.0
-            for i in deal(memory, b, n, n):
-                worth[:] = score[i]
-                for j in range(m):
-                    if not covered[j]:
-                        worth += covers[i, j]
-                chosen[i] = worth.argmax()
-                total += worth[chosen[i]]
-                for j in range(m):
-                    covered[j] |= covers[i, j, chosen[i]] > 0.0
-            if total > most:
-                most, best[:] = total, chosen
-        for i in range(n):
+    score, covers = np.zeros((n, HEADINGS * VIEWS)), np.zeros((n, m, HEADINGS * VIEWS))
+    chosen, best, most = np.zeros(n, np.int64), np.zeros(n, np.int64), -1.0
+    _weigh_candidates(state, score, covers, b)
+    for _ in range(ORDERS):
+        uncovered, total = np.ones(m), 0.0
+        for i in deal(memory, b, n, n):
+            worth = score[i].copy()
+            for j in range(m):
+                worth += uncovered[j] * covers[i, j]
+            chosen[i] = worth.argmax()
+            total += worth[chosen[i]]
+            uncovered *= 1.0 - covers[i, :, chosen[i]]
+        if total > most:
+            most, best[:] = total, chosen
+    for i in range(n):
+        if score[i, best[i]] > 0.0:
             view = p.narrowest + (p.widest - p.narrowest) * (best[i] % VIEWS) / (VIEWS - 1)
-            if score[i, best[i]] > 0.0:
-                _aim(state, memory, i, 360.0 / HEADINGS * (best[i] // VIEWS), view, b)
-            else:
-                _look_around(state, memory, i, b)
-        _act(state, memory, action, b)
+            _aim(state, memory, i, 360.0 / HEADINGS * (best[i] // VIEWS), view, b)
+        else:
+            _look_around(state, memory, i, b)
 
 
 RULES = {
     "targets": {
-        "random": _random_targets,
-        "naive": _naive_targets,
-        "greedy": _greedy_targets,
-        "heuristic": _heuristic_targets,
+        "random": _random_targets, "naive": _naive_targets, "greedy": _greedy_targets, "heuristic": _heuristic_targets,
     },
     "sensors": {
-        "random": _random_sensors,
-        "naive": _naive_sensors,
-        "greedy": _greedy_sensors,
-        "heuristic": _heuristic_sensors,
+        "random": _random_sensors, "naive": _naive_sensors, "greedy": _greedy_sensors, "heuristic": _heuristic_sensors,
     },
-}
+}  # fmt: skip
 """Rules of each team, by name."""
 
-_targets, _sensors = one_of([*RULES["targets"].values()]), one_of([*RULES["sensors"].values()])
+_target, _sensors = one_of([*RULES["targets"].values()]), one_of([*RULES["sensors"].values()])
 
 
 @kernel
 def targets_act(state, cargo, game, memory, rule, action, chosen, share):
     """Compute the actions (B, m, 2) of the targets in the chosen scenes by a rule, a number of :data:`RULES`."""
     for first, last in runs(chosen, share):
-        _start_streams(state, memory, 0, first, last)
-        _targets(rule, state, cargo, game, memory, action, first, last)
+        for b in range(first, last):
+            memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, 0), 0
+            for j in range(state.target.shape[0]):
+                _target(rule, state, cargo, game, memory, action, j, b)
+                for axis in range(2):
+                    action[b, j, axis] *= state.target[j, at.SPEED, b] * state.parameters[0].time_step
 
 
 @kernel
 def sensors_act(state, memory, rule, action, chosen, share):
     """Compute the actions (B, n, 2) of the sensors in the chosen scenes by a rule, a number of :data:`RULES`."""
     for first, last in runs(chosen, share):
-        _start_streams(state, memory, 1, first, last)
-        _sensors(rule, state, memory, action, first, last)
+        for b in range(first, last):
+            memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, 1), 0
+            _sensors(rule, state, memory, b)
+            action[b] = memory.sensor[:, :, b]
