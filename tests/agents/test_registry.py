@@ -73,6 +73,25 @@ def test_an_object_with_predict_is_an_agent():
         load_agent(Left(), HIT_MAC, executor="still")
 
 
+def test_a_rule_of_mate_is_an_agent_of_duels():
+    """Evaluated like any other, on the same games in any batch; it draws from them."""
+    options = {"episodes": 3, "max_episode_steps": 20, "progress": False}
+    rules = ("mate:random", "mate:greedy")
+    whole = evaluate(rules, "mate-2v4-0", **options)["agents"]
+    one = evaluate(rules, "mate-2v4-0", **options | {"episodes": 1, "seed": 2})["agents"]
+    for rule in rules:
+        assert one[rule]["per_episode"]["coverage"] == whole[rule]["per_episode"]["coverage"][2:]
+    assert whole["mate:random"]["per_episode"] != whole["mate:greedy"]["per_episode"]
+    with pytest.raises(
+        ValueError, match="mate:greedy plays scenarios with warehouses, such as mate-4v8-9; got hit-mac"
+    ):
+        load_agent("mate:greedy", HIT_MAC)
+    with pytest.raises(ValueError, match="unknown rule 'nearest' of the sensors"):
+        load_agent("mate:nearest", "mate-2v4-0")
+    with pytest.raises(ValueError, match="mate:naive acts on a simulated duel; it takes no observations"):
+        load_agent("mate:naive", "mate-2v4-0").policy.predict({})
+
+
 # Options and lists.
 
 
