@@ -1,5 +1,6 @@
 """Agents for directional sensor networks: learned and scripted agents, checkpoints, evaluation."""
 
+from hitmac.agents.duel import load_opponent
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
 from hitmac.agents.learned.entities import EntityPolicy
@@ -19,6 +20,7 @@ __all__ = [
     "PolicyConfig",
     "load_agent",
     "load_executor",
+    "load_opponent",
     "load_policy",
     "save_policy",
     "scripted_agent",

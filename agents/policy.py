@@ -79,18 +79,21 @@ def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
 
 
 def named_arrays(name: str, state: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of a state, a tuple of arrays or such tuples, with their names: NAME/0, NAME/1/0, ..."""
-    if isinstance(state, np.ndarray):
-        yield name, state
+    """Yield the arrays of a state with their names: NAME/0, NAME/1/0, ...
+
+    A state is a tuple of arrays, such tuples or None, for which the array is empty, (0,).
+    """
+    if state is None or isinstance(state, np.ndarray):
+        yield name, np.zeros(0) if state is None else state
     else:
-        for number, part in enumerate(state or ()):
+        for number, part in enumerate(state):
             yield from named_arrays(f"{name}/{number}", part)
 
 
 def nested_arrays(name: str, arrays: Mapping[str, Any]) -> Any:
     """Return the state that :func:`named_arrays` names."""
     if name in arrays:
-        return arrays[name]
+        return None if arrays[name].shape == (0,) else arrays[name]
     number = len({one[len(name) + 1 :].split("/")[0] for one in arrays if one.startswith(f"{name}/")})
     return tuple(nested_arrays(f"{name}/{part}", arrays) for part in range(number))
 

@@ -13,10 +13,12 @@ import tyro
 from hitmac.agents.baselines.levels import COORDINATORS
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import evaluate, save_evaluation
+from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
 from hitmac.agents.evaluate.figures import save_pareto, save_pictures, save_sweeps
 from hitmac.agents.evaluate.film import save_films
 from hitmac.agents.evaluate.logs import evaluate_log, log_table, read_log
 from hitmac.agents.evaluate.tables import table
+from hitmac.agents.learned.checkpoint import checked_device
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED, named_agents, number_of
 from hitmac.envs.files import check_ending, write_text
@@ -57,8 +59,8 @@ class Options:
     """Number of episodes of each agent."""
     seed: int = 0
     """Seed of the first episode; the k-th has seed + k."""
-    max_episode_steps: Count = SUB_STEPS
-    """Length of an episode, sub-steps."""
+    max_episode_steps: Count | None = None
+    """Length of an episode, sub-steps. None: 1010, and with --cross whole episodes."""
     bounds: bool = False
     """Also compute an upper bound of the coverage and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
@@ -73,6 +75,12 @@ class Options:
     """File for the figure of coverage against rotation of a single scenario; a line joins one agent's options."""
     log: Path | None = None
     """Log of hitmac run, .jsonl, to evaluate in place of agents; with --tracks, against the true tracks."""
+    cross: tuple[str, ...] = ()
+    """Teams of sensors, comma-separated, to evaluate in place of agents in a scenario with two teams, such as
+    mate-4v8-9: names as of --agents, mate:greedy, populations A=0.5+B=0.5, or a folder of hitmac train duel."""
+    against: tuple[str, ...] = ()
+    """Teams of targets, comma-separated; each plays against every team of --cross: random, naive, greedy, heuristic,
+    evader, folders of runs or checkpoints, and populations."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -84,12 +92,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.log:
             _evaluate_log(options.log, options)
             return
+        if options.cross or options.against:
+            _evaluate_cross(options)
+            return
         scenes = _scenarios(options)
         sweeps = dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
         teams = [(scenario, named_agents(options.agents, scenario, options.device)) for scenario in scenes]
-        same: dict[str, Any] = {name: getattr(options, name) for name in ("episodes", "max_episode_steps", "bounds")}
+        same: dict[str, Any] = {name: getattr(options, name) for name in ("episodes", "bounds")}
+        same["max_episode_steps"] = steps = options.max_episode_steps or SUB_STEPS
         evaluations = []
         for scenario, agents in teams:
             evaluations.append(evaluate(agents, scenario, seed=options.seed, **same))
@@ -98,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
         if options.film:
-            for path in save_films(options.film, teams, seed=options.seed, sub_steps=options.max_episode_steps):
+            for path in save_films(options.film, teams, seed=options.seed, sub_steps=steps):
                 print(f"film: {path}")
         if options.curves:
             rest = iter(evaluations)
@@ -126,6 +138,31 @@ def _evaluate_log(path: Path, options: Options) -> None:
     print(log_table(run, metrics))
     if options.json:
         write_text(options.json, json.dumps(metrics))
+
+
+def _evaluate_cross(options: Options) -> None:
+    """Evaluate every team of sensors against every team of targets; write what the options ask for."""
+    for option in ("sizes", "vary", "tracks", "bounds", "film", "curves", "front"):
+        if getattr(options, option):
+            raise ValueError(f"--{option} is given; with --cross it must be left out")
+    sensors, targets = (
+        [name.strip() for text in names for name in text.split(",")] for names in (options.cross, options.against)
+    )
+    scenario = with_settings(load_scenario(options.scenario), options.set)
+    steps = options.max_episode_steps or WHOLE
+    with checked_device(options.device):
+        evaluation = evaluate_cross(
+            sensors, targets, scenario, episodes=options.episodes, seed=options.seed, max_episode_steps=steps
+        )
+    print(f"{cross_table(evaluation)}\n")
+    if options.json:
+        save_evaluation(options.json, evaluation)
+        print(f"every episode: {options.json}")
+    if options.pictures:
+        options.pictures.mkdir(parents=True, exist_ok=True)
+        write_text(options.pictures / "evaluation.md", f"```\n{cross_table(evaluation)}\n```\n")
+        save_matrix(options.pictures / "matrix.png", evaluation)
+        print(f"tables and pictures: {options.pictures}/")
 
 
 def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:

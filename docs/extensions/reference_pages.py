@@ -30,7 +30,7 @@ REFERENCE: dict[str, Groups] = {
         "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "observe", "Memory"),
     },
     "hitmac.agents": {
-        "Agents by name": ("load_agent", "load_executor", "scripted_agent", "Agent", "SCRIPTED"),
+        "Agents by name": ("load_agent", "load_executor", "load_opponent", "scripted_agent", "Agent", "SCRIPTED"),
         "Policies": ("Policy", "AttentionPolicy", "AttentionExtractor", "EntityPolicy"),
         "Two levels": ("HierarchicalAgent", "LevelPolicy"),
         "Checkpoints": ("load_policy", "save_policy", "PolicyConfig"),
@@ -74,6 +74,8 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.evaluate": ("evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"),
         "hitmac.agents.evaluate.bounds": ("bounds_of",),
         "hitmac.agents.evaluate.statistics": ("summary",),
+        "hitmac.agents.evaluate.cross": ("evaluate_cross", "games", "solve", "equilibrium"),
+        "hitmac.agents.duel": ("Player", "Population"),
         "hitmac.agents.evaluate.tracking": ("gospa", "identity_switches", "Gospa"),
         "hitmac.agents.command_line": ("provenance",),
         "hitmac.agents.registry": ("import_policy",),

@@ -1,0 +1,178 @@
+"""Cross-play: equilibria of matrix games, losses to best responses, tables and figures."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from hitmac.agents.evaluate import cross
+from hitmac.agents.evaluate.command import main
+from hitmac.agents.evaluate.cross import cross_table, equilibrium, evaluate_cross, games, play_all, play_match, solve
+from hitmac.envs import Duel, load_scenario
+from hitmac.envs.duel import RulePlayer
+
+SCENE = load_scenario("hit-mac")
+
+
+@pytest.mark.parametrize(("payoff", "rows", "columns"), [
+    ([[0, 1, -1], [-1, 0, 1], [1, -1, 0]], [1 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, 1 / 3]),  # rock, paper, scissors
+    ([[3, -1], [-2, 4]], [0.6, 0.4], [0.5, 0.5]),  # von Neumann and Morgenstern, by hand: 3x - 2(1 - x) = 4 - 5x
+    ([[0.3, 0.2], [0.4, 0.1]], [1, 0], [1, 0]),  # saddle point: rows minimise, columns maximise
+    ([[0.7]], [1], [1]),
+    ([[0.5, 0.2, 0.4]], [1], [1, 0, 0]),
+])  # fmt: skip
+def test_an_equilibrium_of_a_known_game(payoff, rows, columns):
+    found = equilibrium(np.array(payoff, float))
+    np.testing.assert_allclose(found[0], rows, atol=1e-9)
+    np.testing.assert_allclose(found[1], columns, atol=1e-9)
+
+
+@given(arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1, 1)))
+@settings(max_examples=60, deadline=None)
+def test_no_team_gains_by_leaving_an_equilibrium(payoff):
+    x, y = equilibrium(payoff)
+    assert min(x.min(), y.min()) >= 0.0
+    assert x.sum() == pytest.approx(1.0)
+    assert y.sum() == pytest.approx(1.0)
+    value = x @ payoff @ y
+    assert (x @ payoff).max() == pytest.approx(value, abs=1e-7)
+    assert (payoff @ y).min() == pytest.approx(value, abs=1e-7)
+
+
+def test_losses_are_those_to_the_best_response_beyond_the_value():
+    # Two episodes with the mean [[3, -1], [-2, 4]]; the value is 1, at (0.6, 0.4) and (0.5, 0.5).
+    noise = np.array([[0.5, 0.0], [0.0, 0.0]])
+    mean = np.array([[3.0, -1.0], [-2.0, 4.0]])
+    game = solve(np.stack([mean + noise, mean - noise], -1), 1.0, ["a", "b"], ["c", "d"])
+    assert game["value"]["mean"] == pytest.approx(1.0)
+    assert [one["loss"]["mean"] for one in game["sensors"].values()] == pytest.approx([2.0, 3.0])
+    assert [one["loss"]["mean"] for one in game["targets"].values()] == pytest.approx([3.0, 2.0])
+    assert [one["best_response"] for one in game["sensors"].values()] == ["c", "d"]
+    assert [one["best_response"] for one in game["targets"].values()] == ["b", "a"]
+    # Student's interval of the paired differences, here 0.5 - 0.15 in one episode and its negative in the other.
+    low, high = game["sensors"]["a"]["loss"]["ci95"]
+    assert (high - low) / 2 == pytest.approx(12.706 * 0.35, rel=1e-3)
+    other = solve(-np.stack([mean, mean], -1), -1.0, ["a", "b"], ["c", "d"])  # the same game, of a measure of sensors
+    assert other["value"]["mean"] == pytest.approx(-1.0)
+    for team in ("sensors", "targets"):
+        for name, one in other[team].items():
+            assert one["weight"] == pytest.approx(game[team][name]["weight"])
+            assert one["loss"]["mean"] == pytest.approx(game[team][name]["loss"]["mean"])
+            assert one["best_response"] == game[team][name]["best_response"]
+
+
+def made(rows, columns, episodes=4):
+    rng = np.random.default_rng(0)
+    scores = {name: 0.2 + 0.5 * rng.random((rows, columns, episodes)) for name in cross.MEASURES}
+    sensors, targets = [f"sensors-{i}" for i in range(rows)], [f"runs/a/long/path/targets-{j}" for j in range(columns)]
+    return games(scores, SCENE, range(3, 3 + episodes), sensors, targets)
+
+
+def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
+    small, large = cross_table(made(2, 2)), cross_table(made(3, 6))
+    assert max(map(len, f"{small}\n{large}".splitlines())) <= 80
+    assert small.startswith("hit-mac, 4 episodes, seeds 3 to 6\n\ntargets:\n  A  runs/a/long/path/targets-0\n")
+    result = made(2, 2)["transport"]
+    cell = result["matrix"][1][0]
+    half = (cell["ci95"][1] - cell["ci95"][0]) / 2
+    assert f"sensors-1  {cell['mean']:.3f} \u00b1{half:.3f}  " in small
+    assert f"value {result['value']['mean']:.3f} \u00b1" in small
+    assert len([line for line in large.splitlines() if "\u00b1" in line]) == 3  # two values and the note
+    assert "nan" not in cross_table(made(1, 1, 1))  # no interval
+
+
+def test_the_figure_shows_every_match(tmp_path):
+    cross.save_matrix(tmp_path / "matrix.png", made(2, 3))
+    assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_missing_matches_are_played(monkeypatch):
+    played = []
+
+    def play(sensors, targets, scenario, seeds, steps):
+        played.append((sensors, targets, [*seeds], steps))
+        return {"transport": np.array(seeds) + 10.0 * sensors + 100 * targets, "coverage": np.zeros(len(seeds))}
+
+    monkeypatch.setattr(cross, "play_match", play)
+    monkeypatch.setattr(cross, "SCENES_AT_ONCE", 2)
+    options = SCENE, range(3), 7
+    first = play_all({"a": 1, "b": 2}, {"c": 1}, *options, progress=False)
+    assert played == [(1, 1, [0, 1], 7), (1, 1, [2], 7), (2, 1, [0, 1], 7), (2, 1, [2], 7)]
+    played.clear()
+    known = {name: one.tolist() for name, one in first.items()}
+    second = play_all({"a": 1, "b": 2}, {"c": 1, "d": 3}, *options, known, progress=False)
+    assert [one[:2] for one in played[::2]] == [(1, 3), (2, 3)]
+    assert second["transport"][1, 1].tolist() == [320.0, 321.0, 322.0]
+    np.testing.assert_array_equal(second["transport"][:, :1], first["transport"])
+
+
+# --- matches ---
+
+SMALL = load_scenario("mate-2v4-0").replace(cargoes=1)
+TEAMS = ["mate:greedy", "mate:naive", "mate:greedy=1+mate:naive=1"], ["greedy", "random", "greedy=1+random=1"]
+
+SHORT = {"max_episode_steps": 60, "progress": False}
+
+
+def test_a_match_is_played_until_all_is_delivered():
+    found = play_match(RulePlayer("sensors", "greedy"), RulePlayer("targets", "greedy"), SMALL, range(3), 900)
+    one, steps, coverage = Duel(SMALL, 1, 2), 0, 0.0
+    while not one.done[0]:
+        one.step(one.rule_actions("sensors", "greedy"), target_action=one.rule_actions("targets", "greedy"))
+        steps, coverage = steps + 1, coverage + one.coverage[0]
+    assert steps < 900
+    assert found["transport"][2] == one.transport_rate[0]
+    assert found["coverage"][2] == pytest.approx(coverage / steps, rel=1e-12)
+    assert len(set(found["coverage"])) == 3
+
+
+def test_a_population_plays_the_matches_of_its_players():
+    episodes = np.array(evaluate_cross(*TEAMS, SMALL, episodes=6, seed=5, **SHORT)["coverage"]["per_episode"])
+    drawn = (episodes[2] == episodes[:2, :]).argmax(0)  # (C, E) the player of the sensors
+    assert (episodes[2] == np.take_along_axis(episodes[:2], drawn[None], 0)[0]).all()
+    assert (drawn == drawn[0]).all()
+    assert set(drawn[0]) == {0, 1}
+    assert ((episodes[:, 2] == episodes[:, 0]) | (episodes[:, 2] == episodes[:, 1])).all()
+    alone = evaluate_cross(["mate:greedy=1+mate:naive=1"], ["greedy"], SMALL, episodes=1, seed=7, **SHORT)
+    assert alone["coverage"]["per_episode"][0][0] == [episodes[2, 0, 2]]  # in a batch of its own
+    assert (alone["seeds"], alone["sub_steps"], alone["scenario"]) == ([7, 7], 60, SMALL.name)
+
+
+@pytest.mark.parametrize(("arguments", "options", "message"), [
+    ((["mate:greedy"], ["greedy"], "hit-mac"), {}, "scenario is 'hit-mac', which has no warehouses; two teams play in"),
+    ((["mate:greedy"], [], SMALL), {}, "targets is empty; give one or more"),
+    ((["mate:greedy"], ["greedy", "naive", "greedy"], SMALL), {}, "targets has greedy twice; leave one out"),
+    ((["mate:gredy"], ["greedy"], SMALL), {}, r"unknown rule 'gredy' of the sensors \(did you mean greedy\?\)"),
+    ((["mate:greedy"], ["greedy"], SMALL), {"episodes": 0}, "episodes is 0"),
+    ((["mate:greedy"], ["greedy"], SMALL), {"max_episode_steps": 0}, "max_episode_steps is 0"),
+])  # fmt: skip
+def test_evaluations_that_are_refused(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_cross(*arguments, **options)
+
+
+def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
+    names = ["--cross", "mate:greedy, mate:naive", "--against", "greedy"]
+    files = ["--json", str(tmp_path / "cross.json"), "--pictures", str(tmp_path / "pictures")]
+    main([*names, "--scenario", "mate-2v4-0", "--set", "cargoes=1", "--episodes", "2", *files])
+    out, written = capsys.readouterr().out, json.loads((tmp_path / "cross.json").read_text())
+    assert cross_table(written) in out
+    assert [*written["transport"]["sensors"]] == ["mate:greedy", "mate:naive"]
+    assert (tmp_path / "pictures" / "evaluation.md").read_text() == f"```\n{cross_table(written)}\n```\n"
+    assert (tmp_path / "pictures" / "matrix.png").is_file()
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0"], "targets is empty; give one or more"),
+    (["--against", "greedy", "--scenario", "mate-2v4-0"], "sensors is empty; give one or more"),
+    (["--cross", "mate:greedy", "--against", "greedy"], "scenario is 'hit-mac', which has no warehouses"),
+    (["--cross", "mate:greedy", "--against", "greedy", "--bounds"], "--bounds is given; with --cross it must be left"),
+    (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
+])  # fmt: skip
+def test_commands_that_are_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        main(arguments)
+    assert message in capsys.readouterr().err

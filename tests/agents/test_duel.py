@@ -1,0 +1,185 @@
+"""Players of a duel: agents of sensors, populations and their names."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitmac.agents.duel import POPULATION, Population, SensorPlayer, load_opponent, members_of
+from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs import Simulator, load_scenario
+from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.tasks import CoverageTask
+from tests.agents.untrained import untrained
+
+SMALL = load_scenario("mate-2v4-0").replace(episode_steps=40)
+
+
+def scenes(seeds, draws=5):
+    """Return what a population reads of a duel with these seeds."""
+    places, draws = np.zeros((len(seeds), 2, 2)), np.full(len(seeds), draws, np.uint64)
+    keys = stream_keys(np.array(seeds))
+    return SimpleNamespace(state=SimpleNamespace(key=keys, draws=draws, sensor_position=places, target_position=places))
+
+
+class Constant:
+    """Player whose actions are its number, with a memory: in each scene, calls since the episode began."""
+
+    def __init__(self, number):
+        self.number, self.calls = number, np.zeros(0, int)
+
+    def act(self, duel, starts, chosen=None):
+        self.calls = np.zeros(len(starts), int) if len(self.calls) != len(starts) else self.calls
+        self.calls = np.where(starts, 0, self.calls) + chosen
+        return np.full((len(starts), 2, 2), float(self.number))
+
+    def get_state(self):
+        return {"calls": self.calls}
+
+    def set_state(self, state):
+        self.calls = state["calls"].copy()
+
+
+def population(team="targets", weights=(1, 2, 1)):
+    return Population(team, [Constant(number) for number in range(len(weights))], weights)
+
+
+ALL = np.ones(4000, bool)
+
+
+def drawn(one, duel, starts=ALL):
+    return one.act(duel, starts, np.ones_like(starts))[:, 0, 0].astype(int)
+
+
+def test_players_are_drawn_by_weight_from_the_seed_of_each_scene():
+    seeds = np.arange(4000)
+    found = drawn(population(), scenes(seeds))
+    np.testing.assert_allclose(np.bincount(found) / 4000, [0.25, 0.5, 0.25], atol=0.03)  # 4 standard deviations
+    np.testing.assert_array_equal(drawn(population(), scenes(seeds[7:9]), ALL[:2]), found[7:9])  # in another batch
+    again, other = drawn(population(), scenes(seeds, 6)), drawn(population("sensors"), scenes(seeds))
+    for independent in (again, other):  # the next episode, and the other team
+        assert np.mean(independent == found) == pytest.approx(0.375, abs=0.03)
+    assert set(drawn(population(weights=(0, 1)), scenes(seeds))) == {1}
+
+
+def test_a_player_is_kept_for_its_episode_and_its_memory_is_of_its_own_scenes():
+    one, duel = population(), scenes(range(50))
+    first = drawn(one, duel, ALL[:50])
+    later = drawn(one, scenes(range(50), 9), np.arange(50) < 20)  # 20 scenes begin another episode
+    np.testing.assert_array_equal(later[20:], first[20:])
+    assert (later[:20] != first[:20]).any()
+    for number, player in enumerate(one.players):
+        np.testing.assert_array_equal(player.calls[20:], 2 * (first[20:] == number))
+        np.testing.assert_array_equal(player.calls[:20][later[:20] == number], 1)
+    before = [player.calls.copy() for player in one.players]
+    one.act(duel, np.zeros(50, bool), np.arange(50) == 30)
+    changes = np.sum([player.calls - was for player, was in zip(one.players, before, strict=True)], 0)
+    assert np.flatnonzero(changes).tolist() == [30]
+
+
+def test_the_state_of_a_population_continues_it():
+    duel = scenes(range(30))
+    one, other = population(), population()
+    drawn(one, duel, ALL[:30])
+    other.set_state({name: array.copy() for name, array in one.get_state().items()})
+    no = np.zeros(30, bool)
+    np.testing.assert_array_equal(drawn(other, duel, no), drawn(one, duel, no))
+    for name, array in one.get_state().items():
+        np.testing.assert_array_equal(other.get_state()[name], array)
+
+
+# --- names ---
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["greedy", "planner:turn_cost=0.5", "runs/a+b", "x:y=1", "a=b"]), st.integers(1, 99), min_size=2
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_a_population_is_the_sum_of_its_weighted_names(weights):
+    text = "+".join(f"{name}={weight / 4}" for name, weight in weights.items())
+    found = members_of(text, "targets")
+    assert list(found) == list(weights)
+    assert list(found.values()) == pytest.approx([weight / sum(weights.values()) for weight in weights.values()])
+
+
+def test_a_directory_is_its_population_and_joins_others(tmp_path):
+    (tmp_path / "targets-1").mkdir()
+    listed = {"sensors": {"mate:greedy": 1}, "targets": {"greedy": 1, "targets-1": 3, "random": 0}}
+    (tmp_path / POPULATION).write_text(json.dumps(listed))
+    own = str(tmp_path / "targets-1")
+    assert members_of(tmp_path, "targets") == {"greedy": 0.25, own: 0.75}
+    assert members_of(tmp_path, "sensors") == {"mate:greedy": 1.0}
+    assert members_of(f"{tmp_path}=1+greedy=1", "targets") == {"greedy": 0.625, own: 0.375}
+    assert members_of("planner:turn_cost=0.5", "sensors") == {"planner:turn_cost=0.5": 1.0}
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("greedy=0.5+random", r"population is 'greedy=0.5\+random'; it must have the form A=0.5\+B=0.5"),
+    ("greedy=-1+random=1", "it must have the form"),
+    ("greedy=0+random=0", "a weight must be over 0"),
+    ("gredy", r"unknown team of targets 'gredy' \(did you mean greedy\?\): known are random, naive, greedy, heuristic"),
+    ("runs/none", "no such directory: runs/none"),
+])  # fmt: skip
+def test_names_that_are_refused(name, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_opponent(name, SMALL, "targets")
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"targets": [1]}', '{"sensors": {}}', '{"targets": {"greedy": "x"}}'])
+def test_a_damaged_population_is_refused(text, tmp_path):
+    (tmp_path / POPULATION).write_text(text)
+    with pytest.raises(ValueError, match=rf"{POPULATION} is not a population: "):
+        load_opponent(tmp_path, SMALL, "targets")
+
+
+# --- agents of sensors ---
+
+
+def test_an_agent_plays_as_in_its_own_task():
+    agent = load_agent("greedy", SMALL)
+    task, player = CoverageTask(SMALL, 3, 0, features=agent.features), SensorPlayer(agent, SMALL)
+    starts = np.ones(3, bool)
+    for _ in range(5):
+        own = task.simulator.turns(agent.policy.predict(task.observe())[0], starts)
+        np.testing.assert_array_equal(player.act(task.simulator, starts), own)
+        task.simulator.step(own)
+    some = np.array([False, True, False])
+    np.testing.assert_array_equal(player.act(task.simulator, ~starts, some)[1], player.act(task.simulator, ~starts)[1])
+    assert player.get_state() == {}
+
+
+def player_of(name, scenario):
+    if name != "recurrent":
+        return load_opponent(name, scenario, "sensors")
+    policy, config = untrained(scenario, features=RECURRENT_FEATURES, memory="recurrent", noise=0.1)
+    return SensorPlayer(Agent(name, policy, config.features), scenario)
+
+
+# A memory without random numbers, one with them in levels, and random numbers alone.
+@pytest.mark.parametrize("name", ["recurrent", "assign-all", "random"])
+def test_decisions_in_an_episode_depend_on_that_episode_alone(name):
+    scenario = load_scenario("hit-mac-3x2").replace(knowledge="shared")
+    duel, yes, no = Simulator(scenario, 3, 0), np.ones(3, bool), np.zeros(3, bool)
+    player, starts = player_of(name, scenario), yes
+    for step in range(8):
+        action = player.act(duel, starts)
+        if step == 4:
+            fresh = player_of(name, scenario)
+            np.testing.assert_array_equal(fresh.act(duel, yes)[1], action[1])
+            resumed = player_of(name, scenario)
+            resumed.set_state({key: array.copy() for key, array in player.get_state().items()})
+        if step > 4:
+            np.testing.assert_array_equal(fresh.act(duel, starts)[1], action[1])
+            np.testing.assert_array_equal(resumed.act(duel, starts), action)
+        duel.step(action)
+        starts = no
+        if step == 3:
+            starts = np.array([False, True, False])
+            duel.reset(mask=starts)
+    assert player.get_state()
