@@ -101,14 +101,28 @@ class EntityObserver:
     def observe(self, duel: Duel) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         check_sizes(duel, *self._sizes)
+        cargo, scenes = duel.cargo, duel.num_envs
         shown: dict[str, Any] = {
-            name: np.zeros((duel.num_envs, *space.shape), space.dtype)  # type: ignore[misc]
+            name: np.zeros((scenes, *space.shape), space.dtype)  # type: ignore[misc]
             for name, space in self.space.items()
         }
-        missing = {name: np.zeros((0,) * (3 if "mask" in name else 4), np.int8) for name in Entities._fields}
-        arrays = Entities(**{**missing, **shown})
+        placed = duel.state.disc[:, None, :, 2] > 0.0
+        for name in ("own", "warehouses"):
+            shown[f"{name}_mask"][:] = 1
+        if "moves" in shown:
+            others, shown["moves_mask"][:] = "targets", 1
+            shown["sensors_mask"][:] = cargo.sees_sensor.any(1, keepdims=True)
+            placed &= cargo.sees_disc.any(1, keepdims=True)
+            shown["warehouses"][..., 2] = cargo.goal[..., None] == np.arange(len(duel.game.warehouse))
+            shown["warehouses"][..., 3] = cargo.empty.any(1, keepdims=True)
+        else:
+            others, shown["moves"] = "sensors", np.zeros((0, 0, 0, 0), np.float32)
+            shown["targets_mask"][:] = duel._known_targets
+        shown[f"{others}_mask"][:] = ~np.eye(shown[others].shape[1], dtype=np.bool_)
+        shown["discs_mask"][..., : placed.shape[-1]] = placed
+        arrays = Entities(*(shown[name] for name in Entities._fields))
         duel.run(self._kernel, duel.cargo_rows, duel.game, self._scales, arrays, rows=duel.observed)
-        return shown
+        return {name: shown[name] for name in self.space.spaces}
 
 
 def mate_states(duel: Duel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
