@@ -101,11 +101,8 @@ class EntityObserver:
     def observe(self, duel: Duel) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         check_sizes(duel, *self._sizes)
-        cargo, scenes = duel.cargo, duel.num_envs
-        shown: dict[str, Any] = {
-            name: np.zeros((scenes, *space.shape), space.dtype)  # type: ignore[misc]
-            for name, space in self.space.items()
-        }
+        cargo, boxes = duel.cargo, self.space.items()
+        shown: dict[str, Any] = {key: np.zeros((duel.num_envs, *box.shape), box.dtype) for key, box in boxes}  # type: ignore[misc]
         placed = duel.state.disc[:, None, :, 2] > 0.0
         for name in ("own", "warehouses"):
             shown[f"{name}_mask"][:] = 1
@@ -117,7 +114,7 @@ class EntityObserver:
             shown["warehouses"][..., 3] = cargo.empty.any(1, keepdims=True)
         else:
             others, shown["moves"] = "sensors", np.zeros((0, 0, 0, 0), np.float32)
-            shown["targets_mask"][:] = duel._known_targets
+            shown["targets_mask"][:] = duel.known_targets
         shown[f"{others}_mask"][:] = ~np.eye(shown[others].shape[1], dtype=np.bool_)
         shown["discs_mask"][..., : placed.shape[-1]] = placed
         arrays = Entities(*(shown[name] for name in Entities._fields))

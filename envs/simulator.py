@@ -154,10 +154,10 @@ class Simulator:
     @property
     def acting(self) -> np.ndarray:
         """(B, n) bool: the sensor works and knows a present target."""
-        return self.state.working & self._known_targets.any(-1)
+        return self.state.working & self.known_targets.any(-1)
 
     @property
-    def _known_targets(self) -> np.ndarray:
+    def known_targets(self) -> np.ndarray:
         """(B, r, m) bool: targets present, or with partial knowledge seen before and not known to have left."""
         if self.known is None:
             return self.state.present[:, None]

@@ -100,7 +100,7 @@ def _show_sensor(row, state, scales, i, b, frame):
     _place(row, 0, frame, state.sensor[i, X, b], state.sensor[i, Y, b], scales)
     _turn(row, 2, frame, state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b], 1.0)
     row[4] = state.sensor[i, at.FIELD_OF_VIEW, b] / 180.0
-    row[5] = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b]) * scales.per_length
+    row[5] = min(math.sqrt(state.sensor[i, at.RANGE_SQUARED, b]) * scales.per_length, 3.0)
 
 
 @compiled

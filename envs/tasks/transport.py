@@ -1,7 +1,7 @@
 """Transport task: every target of a duel moves at every step."""
 
 from dataclasses import dataclass
-from typing import Annotated, cast
+from typing import cast
 
 import numpy as np
 from gymnasium import spaces
@@ -9,7 +9,6 @@ from gymnasium import spaces
 from hitmac.envs.duel import Duel
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.tasks.base import Task, TaskSpec
-from hitmac.envs.validation import Choice
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -35,8 +34,7 @@ class TransportTask(Task):
     ## Reward
 
     The game's: -1 for each target with a bounty that a sensor sees, and for the delivery of w cargoes 100 w and the
-    bounty left, 100 w less the steps in which the load was seen. With ``reward="sparse"`` twice the bounty left, at
-    deliveries only.
+    bounty left, 100 w less the steps in which the load was seen.
 
     ## Start and end of an episode
 
@@ -55,7 +53,6 @@ class TransportTask(Task):
     Args:
         scenario, num_envs, seed, features, num_threads, opponent: see :class:`Task`; with the opponent None, the
             sensors follow MATE's rule ``"greedy"``.
-        reward: ``"dense"`` or ``"sparse"``.
     """
 
     spec = TaskSpec(
@@ -67,13 +64,14 @@ class TransportTask(Task):
     )
     team = "targets"
     choices = 16, "0 (stay) or a direction from 1 to 16"
-    reward: Annotated[str, Choice(("dense", "sparse"))] = "dense"
 
     def __post_init__(self) -> None:
         self.features = ("entities",) if self.features is None else self.features
         self.opponent = "greedy" if self.opponent is None else self.opponent
         super().__post_init__()
-        self.action_space = self._moves_of(self.actors)
+        m = self.actors
+        rates = spaces.Box(-1.0, 1.0, (2 * m,), np.float32)
+        self.action_space = rates if self.scenario.action == "rate" else spaces.MultiDiscrete([len(MOVES)] * m)
 
     @property
     def duel(self) -> Duel:
@@ -93,12 +91,8 @@ class TransportTask(Task):
     @property
     def actor_space(self) -> spaces.Space:
         """Action space of one target."""
-        return self._moves_of(1) if self.scenario.action == "rate" else spaces.Discrete(len(MOVES))
-
-    def _moves_of(self, targets: int) -> spaces.Space:
-        if self.scenario.action == "rate":
-            return spaces.Box(-1.0, 1.0, (2 * targets,), np.float32)
-        return spaces.MultiDiscrete([len(MOVES)] * targets)
+        rates = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        return rates if self.scenario.action == "rate" else spaces.Discrete(len(MOVES))
 
     def displacements(self, action: np.ndarray) -> np.ndarray:
         """Return the displacements (B, m, 2) of a valid action."""
@@ -111,4 +105,4 @@ class TransportTask(Task):
         """Advance by one step; see :meth:`Task.step`."""
         moves, chosen = self.displacements(self.checked(action)), self.simulator.chosen(mask)
         self.duel.step(self.opponent_action(chosen), mask, moves)
-        return self.duel.target_reward if self.reward == "dense" else self.duel.sparse_reward
+        return self.duel.target_reward

@@ -6,19 +6,22 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, load_scenario
 from tests.envs.scenes import BY_RATE, UNNAMED
 
+DUEL = load_scenario("mate-2v4-0")
 ID = "dsn/Coverage-v0"
 CASES = [
     (ID, tuple(FEATURES), "obstacles"), (ID, PAPER_FEATURES, "basketball-4"), (ID, DEFAULT_FEATURES, "random"),
     ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
-    (ID, None, UNNAMED), (ID, None, BY_RATE),
+    (ID, None, UNNAMED), (ID, None, BY_RATE), (ID, "entities", DUEL), ("dsn/Transport-v0", None, DUEL),
+    (ID, None, DUEL.replace(action="rate")), ("dsn/Transport-v0", None, DUEL.replace(action="rate")),
 ]  # fmt: skip
 
 
 # Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large, and warns of two.
 @pytest.mark.filterwarnings("ignore:It seems that your observation", "ignore:The minimal resolution for an image")
+@pytest.mark.filterwarnings("ignore:Treating image space as channels-last")
 @pytest.mark.filterwarnings("ignore:Your observation sensors has an unconventional shape")
 @pytest.mark.parametrize(("env_id", "features", "scenario"), CASES)
 def test_api_checkers(env_id, features, scenario):

@@ -14,7 +14,7 @@ ID = "dsn/Coverage-v0"
 DISABLED = AutoresetMode.DISABLED
 CASES = [(ID, mode, None) for mode in AutoresetMode]
 CASES += [("dsn/Executor-v0", AutoresetMode.SAME_STEP, None), ("dsn/Coordinator-v0", AutoresetMode.NEXT_STEP, None)]
-CASES += [(ID, AutoresetMode.SAME_STEP, UNNAMED)]
+CASES += [(ID, AutoresetMode.SAME_STEP, UNNAMED), ("dsn/Transport-v0", AutoresetMode.NEXT_STEP, "mate-2v4-0")]
 
 
 @pytest.mark.parametrize(("env_id", "mode", "scenario"), CASES)
