@@ -75,14 +75,9 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
         return opponent
     if not scenario.warehouses:
         raise ValueError(f"opponent is {opponent!r}; it must be None in a scenario without warehouses")
-    if is_among(opponent, RULES[team]):
-        return RulePlayer(team, opponent)
-    if not isinstance(opponent, str) or not OPPONENTS:
-        raise ValueError(
-            f"opponent is {opponent!r}; it must be {', '.join(RULES[team])}, an object with act(), or after "
-            "import hitmac.agents the name of another"
-        )
-    return OPPONENTS[-1](opponent, scenario, team)
+    if OPPONENTS and not is_among(opponent, RULES[team]):
+        return OPPONENTS[-1](opponent, scenario, team)
+    return RulePlayer(team, opponent)
 
 
 def make_observer(

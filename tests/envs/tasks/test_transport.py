@@ -117,7 +117,7 @@ def test_what_does_not_fit_a_duel_is_refused():
             "opponent is 'greedy'; it must be None in a scenario with",
         ),
         (lambda: CoverageTask("hit-mac", reward="duel"), "reward is 'duel'; it must be coverage in a scenario without"),
-        (lambda: TransportTask(SMALL, opponent=3), "opponent is 3; it must be random, naive, greedy, heuristic, an"),
+        (lambda: TransportTask(SMALL, opponent=3), "unknown rule 3 of the sensors: known are random, naive, greedy"),
         (lambda: TransportTask(SMALL, 1).step(np.array([[0, 0, 0, 17]])), "action holds 17; it must be 0 .* to 16"),
     ):
         with pytest.raises(ValueError, match=says):
