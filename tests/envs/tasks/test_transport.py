@@ -62,7 +62,7 @@ def test_an_opponent_plays_the_other_team_and_learns_of_new_episodes():
         assert player.asked == [(everyone, some), (others, everyone), (others, everyone)]
 
 
-def test_opponents_by_name():
+def test_opponents_by_name(monkeypatch):
     """Rules of MATE, others by the function that `hitmac.agents` appends; by default the walk, and greedy sensors."""
     for kind, name in ((CoverageTask, "naive"), (TransportTask, "greedy")):
         named, other = kind(SMALL, 2, 5, opponent=name), kind(SMALL, 2, 5)
@@ -72,12 +72,9 @@ def test_opponents_by_name():
             for task in (named, other):
                 task.step(np.ones((2, 4), int))
         np.testing.assert_equal(named.simulator.get_state(), other.simulator.get_state())
-    base.OPPONENTS.append(lambda *given: given)
-    try:
-        scenario = envs.load_scenario(SMALL)
-        assert base.find_opponent("mine", scenario, "sensors") == ("mine", scenario, "sensors")
-    finally:
-        base.OPPONENTS.pop()
+    monkeypatch.setattr(base, "OPPONENTS", [lambda *given: given])
+    scenario = envs.load_scenario(SMALL)
+    assert base.find_opponent("mine", scenario, "sensors") == ("mine", scenario, "sensors")
 
 
 def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_limit():
@@ -107,7 +104,8 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
     assert {"coverage", "transport"} <= set(infos[0])
 
 
-def test_what_does_not_fit_a_duel_is_refused():
+def test_what_does_not_fit_a_duel_is_refused(monkeypatch):
+    monkeypatch.setattr(base, "OPPONENTS", [])
     for make, says in (
         (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses; ExecutorTask is for others"),
         (lambda: CoordinatorTask(SMALL), "CoordinatorTask is for others"),
