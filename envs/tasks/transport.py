@@ -58,7 +58,7 @@ class TransportTask(Task):
     spec = TaskSpec(
         name="Transport",
         episode_steps=10_001,
-        summary="move the targets of a duel at every step, to deliver cargoes unseen",
+        summary="move the targets of a duel at every step, to deliver cargo unseen",
         scenario="mate-4v8-9",
         role="targets",
     )
