@@ -6,6 +6,7 @@ import torch
 from gymnasium import spaces
 
 from hitmac.agents.learned.entities import EntityPolicy
+from hitmac.perception import SelectionHead
 
 KINDS = {"own": (1, 3), "moves": (17, 4), "sensors": (5, 6), "discs": (2, 2)}
 
@@ -66,6 +67,18 @@ def test_a_policy_without_training_takes_all_moves_alike():
     policy, shown = built()
     fresh = EntityPolicy(policy.observation_space, policy.action_space, lambda _: 1e-3)
     assert fresh.get_distribution(shown).entropy().min() > 0.99 * np.log(17)
+
+
+def test_logits_and_value_by_their_parts():
+    """A pointer from the feature of the actor and that of the scene together, and a perceptron on it."""
+    policy, shown = built()
+    entities, masks = ({kind: shown[kind + end] for kind in KINDS} for end in ("", "_mask"))
+    features, scene = policy.features_extractor.encoder(entities, masks)
+    actor = features["own"].squeeze(1) + scene
+    logits = SelectionHead.forward(policy.action_net, actor, features["moves"], masks["moves"])
+    torch.testing.assert_close(policy.logits(shown)[:, 0, 0], logits)
+    first, relu, last = policy.value_net
+    torch.testing.assert_close(policy.predict_values(shown), last(relu(first(actor))))
 
 
 def test_a_kind_without_a_mask_is_valid_and_other_candidates_are_selected():
