@@ -28,10 +28,8 @@ def _transformer_block(config: EncoderConfig) -> nn.Module:
 
 
 def _tanh_block(config: EncoderConfig) -> nn.Module:
-    width = config.weight_dim
-    return AttentionLayer(
-        width, width, num_heads=config.num_heads, scaled=config.scaled, residual=True, layer_norm=True
-    )
+    width, heads = config.weight_dim, config.num_heads
+    return AttentionLayer(width, width, num_heads=heads, scaled=config.scaled, residual=True, layer_norm=True)
 
 
 ENTITY_BLOCKS = {"transformer": _transformer_block, "tanh": _tanh_block}
@@ -87,14 +85,9 @@ class EntityEncoder(nn.Module):
         self.kinds = dict(zip(kinds, check_widths(**kinds), strict=True))
         check_choice("attention", attention, ENTITY_BLOCKS)
         config = EncoderConfig(
-            weight_dim=weight_dim,
-            num_blocks=num_blocks,
-            num_heads=num_heads,
-            scaled=scaled,
-            pooling=pooling,
-            embed_layers=embed_layers,
-            num_frequencies=num_frequencies,
-        )
+            weight_dim=weight_dim, num_blocks=num_blocks, num_heads=num_heads, scaled=scaled, pooling=pooling,
+            embed_layers=embed_layers, num_frequencies=num_frequencies,
+        )  # fmt: skip
         self.weight_dim, self.pooling = config.weight_dim, config.pooling
         # Lists: the names of a ModuleDict may be neither "items" nor "keys".
         self.embed = nn.ModuleList(feature_layers(width, config) for width in self.kinds.values())
@@ -134,10 +127,8 @@ class EntityEncoder(nn.Module):
             x = entities[kind]
             mask = check_tokens(x, masks.get(kind), width, name=kind, mask_name=f"mask of {kind}")
             if tokens and x.shape[:-2] != tokens[0].shape[:-2]:
-                raise ValueError(
-                    f"{kind} has shape {tuple(x.shape)}; its leading axes must be those of the other kinds, "
-                    f"{tuple(tokens[0].shape[:-2])}"
-                )
+                lead = tuple(tokens[0].shape[:-2])
+                raise ValueError(f"{kind} has shape {tuple(x.shape)}; those of the other kinds begin with {lead}")
             tokens.append(embed(zero_masked(x, mask)) + of_kind)
             valid.append(torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device) if mask is None else mask)
         x, mask = torch.cat(tokens, -2), torch.cat(valid, -1) if masks else None  # (..., L, f), (..., L)

@@ -324,7 +324,7 @@ ENTITIES = {kind: torch.zeros(2, 3, width).double() for kind, width in KINDS.ite
         (
             lambda: encoder()(ENTITIES | {"keys": torch.zeros(3, 5)}),
             ValueError,
-            "keys has shape (3, 5); its leading axes must be those of the other kinds, (2,)",
+            "keys has shape (3, 5); those of the other kinds begin with (2,)",
         ),
         (lambda: encoder()(ENTITIES | {"items": [[0.0]]}), TypeError, "items is a list; expected a tensor of features"),
         (
