@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from hitmac.agents.baselines.evader import EvaderAgent
+from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.learned.targets import TargetPlayer
 from hitmac.agents.policy import State, named_arrays, nested_arrays, pair_of, started
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.duel import RulePlayer
@@ -212,6 +214,11 @@ def _player(name: str, scenario: Scenario, team: str) -> Player:
         return SensorPlayer(load_agent(name, scenario), scenario)
     if name == "evader":
         return EvaderAgent(scenario)
+    if Path(name).is_dir():
+        policy, config = load_policy(name, scenario)
+        if config.role != "targets":
+            raise ValueError(f"{name} was trained for {config.task}; expected a policy of targets")
+        return TargetPlayer(policy, scenario)
     if "/" in name:
         raise FileNotFoundError(f"no such directory: {name}")
     names = (*RULES[team], "evader")

@@ -323,6 +323,8 @@ def as_agent(
         return _hierarchy(name, scenario, level, executor, **config.options)
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
+    if config.role == "targets":
+        raise ValueError(f"{name} was trained for {config.task}; it plays the targets of a game of two teams")
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent, features = checkpoint.adapt_policy(policy, config, scenario)

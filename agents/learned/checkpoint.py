@@ -17,11 +17,14 @@ from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
+from hitmac.agents.learned.entities import EntityPolicy
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
 from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
+from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text, whole_file, write_text
+from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
 from hitmac.envs.tasks import TASKS
 from hitmac.envs.tasks.base import own_observation_space, own_turning_space
@@ -111,7 +114,16 @@ class PolicyConfig:
     @property
     def kind(self) -> type[AttentionPolicy]:
         """Class of the policy."""
+        if self.role == "targets":
+            return EntityPolicy
         return RecurrentPolicy if self.policy["memory"] == "recurrent" else AttentionPolicy
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the policy's class."""
+        if self.role == "targets":
+            return {"encoder_config": self.encoder}
+        return {name: value for name, value in self.policy.items() if name != "memory"}
 
     @property
     def role(self) -> str:
@@ -121,6 +133,9 @@ class PolicyConfig:
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """Return an untrained policy for `scenario`; its tensors fit any n and m if its encoder does."""
+    if config.role == "targets":
+        observed = own_observation_space(EntityObserver(scenario, "targets").space)
+        return config.kind(observed, spaces.Discrete(len(MOVES)), lambda _: learning_rate, **config.arguments)
     space = space_of(scenario, config.features, **config.nearness)
     actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * len(config.scenario.decisions))
     if config.role == "executor" or config.options.get("per_sensor"):
@@ -128,8 +143,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
         actions = own_turning_space(config.scenario)
     elif config.role == "coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
-    options = {name: value for name, value in config.policy.items() if name != "memory"}
-    return config.kind(space, actions, lambda _: learning_rate, **options)
+    return config.kind(space, actions, lambda _: learning_rate, **config.arguments)
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:

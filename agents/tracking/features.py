@@ -15,6 +15,7 @@ from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_S
 from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import observation
 from hitmac.envs.deployment import observe
+from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.kernels.values import make_values, value_of
@@ -309,8 +310,9 @@ def update(
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """Return `features` as :func:`hitmac.envs.observation.check_features` does; :data:`BELIEFS` is also valid."""
-    return BELIEFS if tuple(features) == BELIEFS else observation.check_features(features)
+    """Return `features` as :func:`hitmac.envs.observation.check_features` does; beliefs and entities are also valid."""
+    known = (BELIEFS, EntityObserver.features)
+    return tuple(features) if tuple(features) in known else observation.check_features(features)
 
 
 def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:

@@ -13,7 +13,9 @@ import tyro
 
 from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
 from hitmac.agents.baselines.planner import PlanningPolicy
+from hitmac.agents.duel import load_opponent
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
+from hitmac.agents.learned.entities import ENTITY_OPTIONS
 from hitmac.agents.learned.policy import CRITICS, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.policy import NEARNESS, checked_nearness
@@ -21,9 +23,10 @@ from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, load_executor
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.envs import tasks, validation
+from hitmac.envs.entities import EntityObserver
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE, Scenario
-from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
 from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle
 from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
@@ -117,7 +120,7 @@ class Options(EncoderConfig, RunOptions):
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "ppo"
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
-    teacher: Annotated[str, Choice(TEACHERS)] = "planner"
+    teacher: str = "planner"
     """Planner to imitate."""
     planner_turn_cost: NotNegative = 0.1
     """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
@@ -331,6 +334,38 @@ class CoordinatorOptions(Options):
 
 
 @dataclass(frozen=True)
+class TransportOptions(Options):
+    """Train a policy of the targets, shared by all: each carries its cargo past the sensors of an opponent.
+
+    Every target learns from its own part of the reward of the game. In training a move holds for several steps.
+    """
+
+    job = "transport"
+    task = TransportTask
+    task_fields = ("hold", "share")
+    imitation_limit = {"minutes": 3.0}
+    imitation_defaults = {"num_envs": 16, "batch_size": 128, "max_grad_norm": 5.0, "learning_rate": 2e-3}
+
+    scenario: str = TransportTask.spec.scenario
+    opponent: str = "mate:greedy"
+    teacher: str = "evader"
+    """Player of the targets to imitate: a rule, another agent's name, or the directory of a run."""
+    features: tuple[str, ...] = EntityObserver.features
+    weight_dim: int = 32
+    pooling: str = "mean"
+    num_envs: int = 32
+    episode_steps: int = 400
+    batch_size: int = 1024
+    entropy: float = 0.01
+    curve_points: int = 0
+    episodes: int = 10
+    hold: Count = 4
+    """Steps for which a move holds in training."""
+    share: Fraction = 0.3
+    """Share of the team's mean reward in that of each target in training."""
+
+
+@dataclass(frozen=True)
 class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
@@ -367,7 +402,12 @@ class HitMacOptions(RunOptions):
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
     spec = task.spec
-    bases = {"agent": Options, "executor": ExecutorOptions, "coordinator": CoordinatorOptions, "targets": Options}
+    bases = {
+        "agent": Options,
+        "executor": ExecutorOptions,
+        "coordinator": CoordinatorOptions,
+        "targets": TransportOptions,
+    }
     fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
     return dataclasses.make_dataclass(
         f"{spec.name}Options",
@@ -379,7 +419,8 @@ def default_job(task: type[Task]) -> type[Options]:
 
 
 JOBS: dict[str, type[Options]] = {
-    job.job: job for job in (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions)
+    job.job: job
+    for job in (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions, TransportOptions)
 }
 """Jobs that train one policy, by name."""
 
@@ -475,7 +516,7 @@ def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = 
     targets = min(getattr(job, "nearest", None) or scenario.num_targets, scenario.num_targets)
     shares, sizes = {"num_envs": (share := most / (scenario.num_sensors * targets))}, {}
     if isinstance(options, Options):
-        rows_are_sensors = getattr(job, "per_sensor", False) or job.task.spec.role == "executor"
+        rows_are_sensors = getattr(job, "per_sensor", False) or job.task.spec.role in ("executor", "targets")
         shares["batch_size"] = most / _SENSORS / targets if rows_are_sensors else share
     for name, part in shares.items():
         if name not in given and part < 1:
@@ -567,6 +608,15 @@ def check(options: Job) -> None:
     validation.raise_together(errors)
 
 
+FIXED_FOR_TARGETS = {
+    **{name: value for name, value in dataclasses.asdict(EncoderConfig()).items() if name not in ENTITY_OPTIONS},
+    "engine": "sb3",
+    "critic": None,
+    "curve_points": 0,
+}
+"""Options with a single value for policies of targets."""
+
+
 def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
     """Yield the options that conflict with others, each with the reason."""
     rllib, recurrent, batch = options.engine == "rllib", options.recurrent, options.batch_size
@@ -574,6 +624,7 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
     wrong, runners, group = rllib and options.algorithm != "ppo", options.num_env_runners, options.is_group
     shown = [name for name in NEARNESS if getattr(options, name, None) is not None]
     remembered = recurrent and options.features != RECURRENT_FEATURES
+    targets, entities = options.task.spec.role == "targets", options.features == EntityObserver.features
     rules: list[tuple[Any, str, str]] = [
         (not rllib and runners, "num_env_runners", "it needs --engine rllib"),
         (not rllib and options.num_learners, "num_learners", "it needs --engine rllib"),
@@ -590,6 +641,12 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
         (remembered, "features", "with --memory recurrent they must be left out"),
         (recurrent and options.weight_dim % 2, "weight_dim", "it must be even with --memory recurrent"),
         *((shown and "nearest" not in shown, name, "it needs --nearest") for name in shown),
+        (not targets and options.teacher not in TEACHERS, "teacher", f"it must be one of {', '.join(TEACHERS)}"),
+        (entities != targets, "features", "targets, and only they, learn on entities"),
+        *(
+            (targets and getattr(options, name) != value, name, f"for targets it must be {value}")
+            for name, value in FIXED_FOR_TARGETS.items()
+        ),
     ]
     yield from ((name, reason) for refused, name, reason in rules if refused)
     if "nearest" in shown:
@@ -609,6 +666,13 @@ def check_on(options: Options, scenario: Scenario) -> None:
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     features = check_features(options.features)
+    targets = options.task.spec.role == "targets"
+    if (targets or options.opponent is not None) and not scenario.warehouses:
+        raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
+    if options.opponent is not None:
+        load_opponent(options.opponent, scenario, "sensors" if targets else "targets")
+    if targets and options.algorithm == "imitation":
+        load_opponent(options.teacher, scenario, "targets")
     if features == BELIEFS or not scenario.identities:
         if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
             given = "--features is beliefs" if features == BELIEFS else "identities is false"

@@ -1,5 +1,6 @@
 """Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
@@ -15,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
+from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -69,6 +71,14 @@ class TurnLabels:
         if len(self.decides) > 1:  # every sensor's values together
             values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return the arrays of the teacher's state."""
+        return dict(named_arrays("teacher", self.state or ()))
+
+    def set_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore the result of :meth:`get_state`, out of `arrays`."""
+        self.state = nested_arrays("teacher", arrays) or None
 
     def best(self, labels: np.ndarray) -> np.ndarray:
         """Return the teacher's best actions of rows, with 0 for decisions that it does not take."""
@@ -127,7 +137,53 @@ class AssignmentLabels(TurnLabels):
         return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
 
 
-LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": AssignmentLabels}
+class MoveLabels(TurnLabels):
+    """Values (1, k) of the k moves of a target by a player of the targets, for policies of one target.
+
+    They are those of its method ``values(duel, starts)``, (B, m, k); without one, minus the distance of a move from the
+    player's, in steps.
+    """
+
+    def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
+        self.teacher, self.env, self.temperature = teacher, env, temperature
+        self.shape = (1, int(env.action_space.n))  # type: ignore[attr-defined]
+
+    def observe(self) -> Any:
+        """Return the game, which does not move before the labels are computed."""
+        return self.env.task.simulator
+
+    def label(self, seen: Any, starts: np.ndarray) -> np.ndarray:
+        """See :meth:`TurnLabels.label`."""
+        starts = starts.reshape(seen.num_envs, -1)[:, 0].astype(bool)
+        if hasattr(self.teacher, "values"):
+            values = self.teacher.values(seen, starts)
+        else:
+            step = seen.state.speed[..., None] * seen.scenario.time_step
+            taken = self.teacher.act(seen, starts, np.ones_like(starts)) / step  # (B, m, 2)
+            values = -np.linalg.norm(MOVES - taken[:, :, None], axis=-1)
+        return values.reshape(-1, *self.shape).astype(np.float32)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """See :meth:`TurnLabels.get_state`."""
+        state = self.teacher.get_state() if hasattr(self.teacher, "get_state") else {}
+        return {f"teacher/{name}": array for name, array in state.items()}
+
+    def set_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """See :meth:`TurnLabels.set_state`."""
+        if hasattr(self.teacher, "set_state"):
+            own = {name.removeprefix("teacher/"): one for name, one in arrays.items() if name.startswith("teacher/")}
+            self.teacher.set_state(own)
+
+    def best(self, labels: np.ndarray) -> np.ndarray:
+        """See :meth:`TurnLabels.best`."""
+        return labels.argmax(-1)
+
+    def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
+        """See :meth:`TurnLabels.loss`."""
+        return imitation_loss(policy.logits(observation)[:, 0], labels, self.temperature).sum(), len(labels)
+
+
+LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": AssignmentLabels, "targets": MoveLabels}
 """Labels by the role of the policy."""
 
 
@@ -223,26 +279,27 @@ class Imitation(BaseAlgorithm):
         policy: Any = self.policy_class(space, self.action_space, self.lr_schedule, **self.policy_kwargs)
         self.policy = policy.to(self.device)
         shapes = {name: one.shape for name, one in space.items()}
-        rows_are_scenes = len(self.labels.shape) == len(shapes["mask"]) == 2
+        rows_are_scenes = len(self.labels.shape) == len(shapes.get("mask", ())) == 2
         sizes_vary = max(self.env.scenario.min_sensors, self.env.scenario.min_targets) > 0
         any_size = not isinstance(self.policy.features_extractor.encoder, FlatEncoder)
         self.varies = sizes_vary and rows_are_scenes and any_size
         self.divide = by_size if self.varies else halves
+        self._sizes = "mask" if "mask" in shapes else next(iter(shapes))  # the part that gives the sizes of rows
         self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
         self.learned: Any = self.average.module
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
         self.labels.state = None
+        self._types = {name: one.dtype for name, one in space.items()} | {"values": np.dtype(np.float32)}
         self.buffer = self._empty_buffer(shapes)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return the buffer, for observations of these shapes with their labels: rows of the environments, by step."""
-        shapes = {"pairs": shapes["pairs"], "mask": shapes["mask"], "values": self.labels.shape} | shapes
-        numbers = {name: int(np.prod(shape)) for name, shape in shapes.items()}
-        row_bytes = 4 * numbers["pairs"] + numbers["mask"] + 4 * numbers["values"]
+        types, shapes = self._types, shapes | {"values": self.labels.shape}
+        lists = [name for name, kind in types.items() if kind == np.int32]
+        row_bytes = sum(types[name].itemsize * math.prod(shapes[name]) for name in types.keys() - lists)
         most = min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // row_bytes)
         size = -(-max(self.n_envs, most) // self.n_envs) * self.n_envs
-        types = {"pairs": np.float32, "mask": np.int8, "values": np.float32}
-        return {name: np.zeros((size, *shape), types.get(name, np.int32)) for name, shape in shapes.items()}
+        return {name: np.zeros((size, *shape), types[name]) for name, shape in shapes.items()}
 
     def learn(self, total_timesteps: int, callback: MaybeCallback = None, *args: Any, **options: Any) -> Self:
         """Learn for at least `total_timesteps` steps over all scenes, in whole rollouts; see Stable-Baselines3."""
@@ -289,7 +346,7 @@ class Imitation(BaseAlgorithm):
             with torch.no_grad():
                 return self.policy.logits(self._tensors(select(observation, rows, crop=self.varies))).cpu()
 
-        parts = self.divide(observation["mask"])
+        parts = self.divide(observation[self._sizes])
         found = in_parallel(threads, logits_of, parts)
         _, j, _, k = found[0].shape
         logits = torch.zeros(self.n_envs, j, self.labels.shape[0], k, device="cpu")
@@ -309,14 +366,14 @@ class Imitation(BaseAlgorithm):
 
     def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
         """Store the scenes of a step in the buffer, in place of the oldest."""
-        first = step * self.n_envs % len(self.buffer["pairs"])
+        first = step * self.n_envs % len(self.buffer["values"])
         for name, array in self.buffer.items():
             array[first : first + self.n_envs] = labels if name == "values" else observation[name]
 
     @property
     def _filled(self) -> int:
         """Number of filled rows of the buffer; sequences count when they are complete."""
-        return min(self.num_timesteps // self._row_steps, len(self.buffer["pairs"]))
+        return min(self.num_timesteps // self._row_steps, len(self.buffer["values"]))
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
@@ -336,7 +393,7 @@ class Imitation(BaseAlgorithm):
     def _drawn(self) -> list[np.ndarray]:
         """Draw a batch; return its rows of the buffer in parts."""
         chosen = self._chosen(self._filled)
-        return [chosen[rows] for rows in self.divide(self.buffer["mask"][chosen])]
+        return [chosen[rows] for rows in self.divide(self.buffer[self._sizes][chosen])]
 
     def _chosen(self, filled: int) -> np.ndarray:
         """Draw the scenes of a batch, out of the first `filled`."""
@@ -358,14 +415,14 @@ class Imitation(BaseAlgorithm):
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the arrays that the rest of the training depends on: buffer, teacher's state, average of weights."""
         state = {name: array[: self._filled] for name, array in self.buffer.items()}
-        state |= dict(named_arrays("teacher", self.labels.state or ()))
+        state |= self.labels.get_state()
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Restore the result of :meth:`get_state`."""
         for name, array in self.buffer.items():
             array[: len(state[name])] = state[name]
-        self.labels.state = nested_arrays("teacher", state) or None
+        self.labels.set_state(state)
         self.average.load_state_dict(
             {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
         )

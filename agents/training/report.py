@@ -10,11 +10,13 @@ import numpy as np
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
+from hitmac.agents.evaluate.cross import cross_table, evaluate_cross
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.film import save_film
 from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
+from hitmac.agents.learned.targets import TargetPlayer
 from hitmac.agents.policy import Policy, digest
 from hitmac.agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
@@ -24,6 +26,12 @@ from hitmac.envs.scenario import Scenario
 
 BASELINES = ("random", "still", "nearest", "greedy", "planner")
 """Agents to compare every trained agent with."""
+
+DUEL_BASELINES = {
+    "sensors": ("mate:random", "mate:naive", "mate:greedy", "mate:heuristic", "belief-planner-fast"),
+    "targets": ("random", "naive", "greedy", "heuristic", "evader"),
+}
+"""Players of each team to compare a trained one with, in a scenario with two teams."""
 
 MODEST = ("random", "still", "nearest", "greedy", "scripted")
 """Baselines that every trained policy should surpass."""
@@ -50,17 +58,19 @@ targets assigned."""
 
 
 def metric_of(options: Options) -> str:
-    """Return the metric of a training: the reward for executors, the coverage for agents."""
-    return "reward" if options.task.spec.role == "executor" else "coverage"
+    """Return the metric of a training: the reward for executors and targets, the coverage for agents."""
+    return "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
 
 
 # The curve.
 
 
-def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
-    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
+def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy | TargetPlayer:
+    """Return the policy in training as an agent, an executor as a level of the hierarchy, targets as a player."""
     if config.role == "executor":
         return as_level(policy, config)
+    if config.role == "targets":
+        return TargetPlayer(policy, config.scenario)
     executor = None
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
@@ -190,6 +200,8 @@ def load_trained(options: Options, scenario: Scenario) -> Agent:
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
     """Evaluate the policies of runs, by name, and the baselines; policies of one name are seeds of one agent."""
     options = trainings[0][1]
+    if scenario.warehouses:
+        return evaluate_duel([job.folder for _, job in trainings], options, scenario)
     print(f"\nevaluating {options.episodes} episodes of each agent; --episodes sets another number")
     with checked_device(options.device):
         if options.task.spec.role == "executor":
@@ -216,6 +228,17 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
     return evaluate(agents, scenario, episodes=options.episodes, max_episode_steps=options.sub_steps)
 
 
+def evaluate_duel(folders: Sequence[Path], options: Options, scenario: Scenario) -> dict[str, Any]:
+    """Evaluate the policies of runs, and the rules of their team, against the opponent of the training."""
+    targets = options.task.spec.role == "targets"
+    own = [*map(str, folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
+    other = [options.opponent or "greedy"]
+    sensors, players = (other, own) if targets else (own, other)
+    print(f"\nevaluating {options.episodes} episodes of each match; --episodes sets another number")
+    with checked_device(options.device):
+        return evaluate_cross(sensors, players, scenario, episodes=options.episodes)
+
+
 def report(
     options: Options,
     scenario: Scenario,
@@ -229,6 +252,13 @@ def report(
     With the progress of a run, also write its curve and a film.
     """
     run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
+    if scenario.warehouses:
+        save_evaluation(run_dir / "evaluation.json", evaluation)
+        if progress is not None:
+            save_points(run_dir / "curve.json", progress, {})
+            save_curve(run_dir / "curve.png", progress, metric, {})
+        print(f"\n{cross_table(evaluation)}")
+        return
     warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
     times = reached(progress or Progress(), scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)

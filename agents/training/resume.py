@@ -304,6 +304,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
     groups["progress"]["updates"] = np.array([model._n_updates])
     groups["simulator"] = venv.task.simulator.get_state()
     groups["venv"] = {"returns": venv.returns, "episode_starts": np.asarray(model._last_episode_starts)}
+    groups["venv"]["starts"] = venv.task.starts
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
     if isinstance(venv.task.observer, BeliefObserver):
@@ -328,6 +329,7 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         put_moments(model.policy.optimizer, moments)
         venv.task.simulator.set_state(groups["simulator"])
         venv.returns[:] = groups["venv"]["returns"]
+        venv.task.starts[:] = groups["venv"]["starts"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]
         if isinstance(venv.task.observer, BeliefObserver):

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
+from hitmac.agents.duel import load_opponent
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
@@ -62,7 +63,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     """Return the learner, its environments and the metadata of its checkpoints."""
     config, venv = policy_config(options, scenario), make_environments(options, scenario)
     shared: dict[str, Any] = {
-        "policy_kwargs": {name: value for name, value in config.policy.items() if name != "memory"},
+        "policy_kwargs": config.arguments,
         "n_steps": options.rollout_steps,
         "learning_rate": options.learning_rate,
         "max_grad_norm": options.max_grad_norm,
@@ -98,6 +99,8 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
     of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
     if options.opponent is not None:
         of_task["opponent"] = options.opponent
+    if options.task.spec.role == "targets":
+        of_task["per_sensor"] = True
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
@@ -132,6 +135,8 @@ def warm_up(venv: DirectionalSensorVecEnv) -> None:
 def teacher_of(options: Options, scenario: Scenario) -> Any:
     """Return the planner as a teacher for the role of the task."""
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    if role == "targets":
+        return load_opponent(options.teacher, scenario, role)
     if role == "agent":
         return scripted_agent(options.teacher, scenario, **chosen)
     kind = AssignPlanned if role == "coordinator" else PlannerExecutor
@@ -387,7 +392,9 @@ class RolloutCallback(BaseCallback):
         simulator, rewards = self.training_env.task.simulator, self.locals["rewards"]
         if self._clock is not None:
             check_finite("the reward", rewards)
-            check_finite("the observation", self.locals["new_obs"]["pairs"])
+            for part in self.locals["new_obs"].values():
+                if part.dtype.kind == "f":
+                    check_finite("the observation", part)
         # With credit for every sensor, their rewards sum to the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
         coverage = simulator.observed_coverage

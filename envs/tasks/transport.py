@@ -9,6 +9,7 @@ from gymnasium import spaces
 from hitmac.envs.duel import Duel
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.tasks.base import Task, TaskSpec
+from hitmac.envs.validation import Count, Fraction
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -53,6 +54,8 @@ class TransportTask(Task):
     Args:
         scenario, num_envs, seed, features, num_threads, opponent: see :class:`Task`; with the opponent None, the
             sensors follow MATE's rule ``"greedy"``.
+        hold: steps for which a move holds; their rewards are summed.
+        share: share of the team's mean reward in that of each target, :meth:`sensor_rewards`, 0 to 1.
     """
 
     spec = TaskSpec(
@@ -64,6 +67,8 @@ class TransportTask(Task):
     )
     team = "targets"
     choices = 16, "0 (stay) or a direction from 1 to 16"
+    hold: Count = 1
+    share: Fraction = 0.0
 
     def __post_init__(self) -> None:
         self.features = ("entities",) if self.features is None else self.features
@@ -72,6 +77,7 @@ class TransportTask(Task):
         m = self.actors
         rates = spaces.Box(-1.0, 1.0, (2 * m,), np.float32)
         self.action_space = rates if self.scenario.action == "rate" else spaces.MultiDiscrete([len(MOVES)] * m)
+        self.sub_steps, self._rewards = self.hold, np.zeros((self.num_envs, m))
 
     @property
     def duel(self) -> Duel:
@@ -104,5 +110,13 @@ class TransportTask(Task):
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one step; see :meth:`Task.step`."""
         moves, chosen = self.displacements(self.checked(action)), self.simulator.chosen(mask)
-        self.duel.step(self.opponent_action(chosen), mask, moves)
-        return self.duel.target_reward
+        self._rewards[:] = 0.0
+        for _ in range(self.hold):
+            self.duel.step(self.opponent_action(chosen), mask, moves)
+            self._rewards += self.duel.cargo.reward
+        return self._rewards.sum(1)
+
+    def sensor_rewards(self) -> np.ndarray:
+        """Return each target's reward (B, m) of the last step for a learner, in units of a cargo's worth."""
+        mean = self._rewards.mean(-1, keepdims=True)
+        return (self._rewards + self.share * (mean - self._rewards)) / self.duel.game.worth

@@ -27,6 +27,7 @@ from hitmac.envs.validation import field_types
 KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}
 FLAT = ["--start", "pretrained:flat"]
 RECURRENT = ["--memory", "recurrent"]
+IMITATED = ["transport", "--algorithm", "imitation"]
 
 
 # --- defaults ---
@@ -74,7 +75,8 @@ def test_sizes_suit_the_scene(job):
             scenario = load_scenario(name)
             scaled = sizes.scaled(options, scenario)
             pairs = scenario.num_sensors * scenario.num_targets
-            of_row = 4 * scenario.num_targets if options.task.spec.role == "executor" else pairs
+            rows = options.task.spec.role in ("executor", "targets")
+            of_row = 4 * scenario.num_targets if rows else pairs
             assert 8 <= scaled.num_envs <= max(8, options.num_envs * min(1, most / pairs)), name
             assert 8 <= scaled.batch_size <= max(8, options.batch_size * min(1, most / of_row)), name
 
@@ -164,6 +166,13 @@ def test_numbers_out_of_range_are_refused(job):
         (["--num-env-runners", "2"], "--num-env-runners is 2; it needs --engine rllib"),
         (["--num-learners", "1"], "--num-learners is 1; it needs --engine rllib"),
         (["--address", "auto"], "--address is auto; it needs --engine rllib"),
+        (["--opponent", "greedy"], "scenario is 'hit-mac', which has no warehouses; two teams play in mate-4v8-9"),
+        (["transport", "--scenario", "hit-mac"], "scenario is 'hit-mac', which has no warehouses"),
+        (["transport", "--opponent", "nobody"], "unknown agent 'nobody'"),
+        ([*IMITATED, "--teacher", "nobody"], "unknown team of targets 'nobody'"),
+        (["transport", "--encoder", "mlp"], "--encoder is mlp; for targets it must be attention"),
+        (["transport", "--features", "motion"], "--features is motion; targets, and only they, learn on entities"),
+        (["--features", "entities"], "--features is entities; targets, and only they, learn on entities"),
     ],
 )
 def test_options_that_are_refused(arguments, says, refused):

@@ -15,7 +15,16 @@ from hitmac.agents.baselines.levels import AssignInRange
 from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
-from hitmac.agents.training.imitation import Imitation, by_size, halves, imitation_loss, in_parallel, select, sizes
+from hitmac.agents.training.imitation import (
+    Imitation,
+    MoveLabels,
+    by_size,
+    halves,
+    imitation_loss,
+    in_parallel,
+    select,
+    sizes,
+)
 from hitmac.agents.training.train import build
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -329,3 +338,49 @@ def test_a_part_of_a_batch_keeps_its_lists():
     assert found["pairs"].shape == (1, 2, 2, 5)
     assert found["targets"].tolist() == [[[4, 7], [4, -1]]]
     assert found["neighbours"].tolist() == [[[0, -1], [1, -1]]]
+
+
+# --- moves of targets ---
+
+
+class North:
+    """Player whose targets go north, at half of the longest step in every second scene; it counts the episodes."""
+
+    def __init__(self):
+        self.count = np.zeros(3, int)
+
+    def act(self, duel, starts, chosen=None):
+        self.count += starts
+        step = np.zeros((3, 4, 2))
+        step[..., 1] = duel.state.speed * np.array([[1.0], [0.5], [1.0]])
+        return step
+
+    def get_state(self):
+        return {"count": self.count.copy()}
+
+    def set_state(self, state):
+        self.count = state["count"].copy()
+
+
+class Valued(North):
+    def values(self, duel, starts, chosen=None):
+        return np.broadcast_to(np.arange(17.0), (3, 4, 17))
+
+
+def test_moves_are_valued_by_their_distance_from_a_players_or_by_the_player():
+    venv = DirectionalSensorVecEnv("Transport", 3, load_scenario("mate-2v4-0"), seed=5, per_sensor=True)
+    labels = MoveLabels(North(), venv, 0.5)
+    values = labels.label(labels.observe(), np.repeat([True, False, False], 4))
+    assert values.shape == (12, 1, 17)
+    assert labels.teacher.count.tolist() == [1, 0, 0]
+    np.testing.assert_allclose(
+        values[[0, 4]][:, 0, [0, 1, 5, 13]],
+        [[-1, -math.sqrt(2), 0, -2], [-0.5, -math.sqrt(1.25), -0.5, -1.5]],
+        atol=1e-6,
+    )
+    assert labels.best(values)[[0, 3, 8]].tolist() == [[5]] * 3
+    later = MoveLabels(North(), venv, 0.5)
+    later.set_state(labels.get_state())
+    assert later.teacher.count.tolist() == [1, 0, 0]
+    given = MoveLabels(Valued(), venv, 0.5)
+    assert given.label(given.observe(), np.zeros(12, bool))[7, 0].tolist() == list(range(17))

@@ -40,6 +40,8 @@ LEARNERS = [
     ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),
     ("coordinator", "random", {}),
     ("coordinator", "obstacles", {"algorithm": "imitation", "teacher": "planner-fast"}),
+    ("transport", "mate-2v4-0", {"hold": 2}),
+    ("transport", "mate-2v4-0", {"algorithm": "imitation", "teacher": "greedy"}),
 ]
 
 

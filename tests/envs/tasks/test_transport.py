@@ -120,3 +120,37 @@ def test_what_does_not_fit_a_duel_is_refused(monkeypatch):
     ):
         with pytest.raises(ValueError, match=says):
             make()
+
+
+# --- rewards for learners ---
+
+
+def towards_goals(task):
+    """Return the moves nearest to the directions of the goals; 0 without a load."""
+    way = task.simulator.state.goal - task.simulator.state.target_position
+    moves = 1 + np.round(np.degrees(np.arctan2(way[..., 1], way[..., 0])) / 22.5).astype(int) % 16
+    return np.where(task.duel.cargo.goal >= 0, moves, 0)
+
+
+def test_the_rewards_of_targets_are_their_parts_of_the_game_or_shared():
+    plain, shared = tasks = [TransportTask(SMALL, 4, 2, share=share) for share in (0.0, 0.75)]
+    for _ in range(150):
+        owed = plain.duel.cargo.bounty > 0
+        action = towards_goals(plain)
+        team, _ = [task.step(action) for task in tasks]
+        own = plain.sensor_rewards()
+        np.testing.assert_allclose(100 * own.sum(1), team)
+        np.testing.assert_allclose(shared.sensor_rewards(), 0.25 * own + 0.75 * team[:, None] / 400, atol=1e-12)
+        np.testing.assert_array_equal(own < 0, owed & plain.simulator.state.covered & (own < 1))
+    assert plain.duel.cargo.delivered.min() > 0
+
+
+def test_a_move_that_holds_is_as_many_steps():
+    single, held = (TransportTask(SMALL, 3, 4, hold=hold) for hold in (1, 5))
+    for step in range(30):
+        action = towards_goals(held)
+        of_steps = [(single.step(action), single.sensor_rewards()) for _ in range(5)]
+        np.testing.assert_allclose(held.step(action), sum(team for team, _ in of_steps))
+        np.testing.assert_allclose(held.sensor_rewards(), sum(own for _, own in of_steps))
+        assert held.time.tolist() == [step + 1] * 3
+    np.testing.assert_equal(single.simulator.get_state(), held.simulator.get_state())
