@@ -62,7 +62,7 @@ class CoverageTask(Task):
 
     With the options `nearest` (k), `radius` and `neighbours` (l) a sensor observes only the nearest targets, see
     :class:`~hitmac.envs.observation.Observer`: `pairs` (n, k', d), `mask` (n, k'), `targets` (n, k') int32, and
-    `neighbours` (n, l') int32.
+    `neighbours` (n, l') int32. With `discs` the observation has these too, (k, 3) float32.
 
     ## Partial knowledge
 

@@ -26,6 +26,7 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     |---|---|---|
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
     | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` only |
+    | `discs` | (B, k, 3) float32 | with the option `discs` only |
     | `coverage` | (B, 1) float32 | share of the present targets, by value, that are covered |
     | `transport` | (B, 1) float32 | in duels only: share of the bounties that the targets have received |
     | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
