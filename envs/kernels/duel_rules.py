@@ -88,10 +88,12 @@ def _naive_targets(state, cargo, game, memory, action, j, b):
     if state.scene[at.TIME, b] == 0:
         own[WAREHOUSE] = draw_integer(memory.stream, b, 0, count - 1)
         own[WAY] = 2.0 * draw_integer(memory.stream, b, 0, 1) - 1.0
-    place = game.warehouse[int(own[WAREHOUSE])]
+    warehouse = int(own[WAREHOUSE]) % count
+    place = game.warehouse[warehouse]
     if max(abs(state.target[j, X, b] - place[X]), abs(state.target[j, Y, b] - place[Y])) <= game.size:
-        own[WAREHOUSE] = (own[WAREHOUSE] + own[WAY]) % count
-    _step_to(state, game, memory, action, j, int(own[WAREHOUSE]), b)
+        warehouse = (warehouse + int(own[WAY])) % count
+    own[WAREHOUSE] = warehouse
+    _step_to(state, game, memory, action, j, warehouse, b)
 
 
 @inlined
@@ -106,7 +108,8 @@ def _known_empty(cargo, warehouse, b):
 @compiled
 def _search(state, cargo, game, memory, j, b):
     """Return the warehouse where target j looks for a load: a random one not known to be empty, -1 without any."""
-    chosen, count = int(memory.target[j, WAREHOUSE, b]), game.warehouse.shape[0]
+    count = game.warehouse.shape[0]
+    chosen = min(int(memory.target[j, WAREHOUSE, b]), count - 1)
     if state.scene[at.TIME, b] == 0 or chosen < 0 or _known_empty(cargo, chosen, b):
         choices = 0
         for v in range(count):

@@ -221,16 +221,25 @@ def test_heuristic_sensors_take_the_best_of_all_headings_and_views():
         np.testing.assert_allclose(duel.state.field_of_view[:, i], views.flat[best])
 
 
-def test_heuristic_sensors_divide_the_targets():
-    """Two targets on opposite sides of the first sensor, of which the second sensor reaches one."""
+@pytest.mark.parametrize("side", [1, -1])
+def test_heuristic_sensors_divide_the_targets(side):
+    """The first sensor, between two targets, turns to the one out of reach of the second sensor."""
     duel = watched((300.0, -300.0), scenes=2)
-    duel.place(
-        sensor_position=[SENSORS[0], (900.0, -900.0)], target_position=[(300.0, -300.0), (-300.0, 300.0), *FAR[1:]]
-    )
+    opposite, other = [(300.0, -300.0), (-300.0, 300.0)], (900.0 * side, -900.0 * side)
+    duel.place(sensor_position=[SENSORS[0], other], target_position=[*opposite, (0.0, 999.0), (0.0, 998.0)])
     duel.state.covered[:] = [True, True, False, False]
-    action = duel.rule_actions("sensors", "heuristic")
-    assert (action[:, 0, 0] == 5).all()  # to the left, although the other side is as near
-    assert (np.abs(action[:, 1, 0]) == 5).all()
+    assert (duel.rule_actions("sensors", "heuristic")[:, 0, 0] == 5 * side).all()
+
+
+@pytest.mark.parametrize("rule", ["naive", "greedy"])
+def test_a_state_with_a_strange_memory_is_harmless(rule):
+    duel = Duel("mate-2v4-0", SCENES, 0)
+    duel.cargo.goal[:] = -1
+    for strange in (1e300, -1e300, 7.0):
+        state = duel.get_state() | {"rule_target": np.full((SCENES, 4, 4), strange), "time": np.full(SCENES, 5)}
+        duel.set_state(state)
+        duel.rule_actions("targets", rule)
+        assert set(duel.memory.target[..., 2].flat) <= {-1, 0, 1, 2, 3}
 
 
 def test_an_unknown_rule_is_refused():
