@@ -140,12 +140,49 @@ def test_a_disc_hides_what_is_behind_it(place, seen, occlusion):
     assert duel.state.visible.sum() == 1  # no disc on this side
 
 
+def table_of_rays(discs, reach):
+    """Return bearings, degrees, and lengths of MATE's table of rays from the origin past discs (k, 3), step by step."""
+    rays = [(degree, reach) for degree in range(-180, 180)]
+    for x, y, radius in discs:
+        distance, bearing = math.hypot(x, y), math.degrees(math.atan2(y, x))
+        half = math.degrees(math.asin(radius / distance))
+        rays += [(bearing + side * half + off, reach) for side in (-1, 1) for off in (-0.01, 0.01)]
+        spread = np.linspace(bearing - half, bearing + half, max(16, int(2 * half)) + 1)
+        rays += [(one, min(reach, distance + radius)) for one in spread]
+    bearings, lengths = np.array(sorted(rays)).T
+    for x, y, radius in discs:
+        along = x * np.cos(np.radians(bearings)) + y * np.sin(np.radians(bearings))
+        chord = radius**2 - (x * x + y * y - along**2)
+        near = along - np.sqrt(np.maximum(chord, 0))
+        lengths = np.where((along >= 0) & (chord > 0), np.minimum(lengths, near), lengths)
+    return bearings, lengths
+
+
+def test_rays_are_those_of_a_table():
+    discs = np.array([(120, 20, 80), (-160, 180, 60), (-300, -300, 100), (200, 400, 30.0)])
+    game = GAME.replace(
+        num_sensors=1, num_targets=64, random_discs=0, discs=discs.tolist(), sensing_range=900, sensor_radius=0,
+        transmittance=0, occlusion="rays",
+    )  # fmt: skip
+    duel = Duel(game, 24, 0)
+    heading = np.arange(24.0)[:, None] * 15 - 180
+    bearings = (heading + np.random.default_rng(0).uniform(-14, 14, (24, 64)) + 180) % 360 - 180
+    length = np.interp(bearings, *table_of_rays(discs, 900), period=360)
+    way = np.stack([np.cos(np.radians(bearings)), np.sin(np.radians(bearings))], -1) * length[..., None]
+    duel.state.field_of_view[:] = 30
+    for share, seen in ((1 - 1e-4, True), (1 + 1e-4, False)):
+        duel.place(sensor_position=np.zeros((1, 2)), heading=heading, target_position=way * share)
+        assert (duel.state.visible == seen).all()
+
+
 @pytest.mark.parametrize("transmittance", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("occlusion", ["exact", "rays"])
 def test_a_share_of_looks_passes_discs(transmittance, occlusion):
     duel = scene(4000, discs=[(50, 0, 10)], transmittance=transmittance, occlusion=occlusion)
     duel.place(target_position=np.array([[70.0, 0.0]]))
     assert duel.coverage.mean() == pytest.approx(transmittance, abs=0.02)
+    through, chance = duel.game.transmitted[0, 0, :4000], duel.game.chance[0, :4000]
+    assert ((chance < transmittance) != through).any() == (transmittance == 0.1)  # each draw is used once
     seen = duel.coverage
     duel.step(np.zeros((4000, 1, 2)), target_action=np.zeros((4000, 1, 2)))
     assert (seen != duel.coverage).any() == (transmittance == 0.1)  # a new draw
