@@ -28,7 +28,8 @@ class Duel(Simulator):
         num_envs, seed, num_threads: see :class:`Simulator`.
 
     Attributes:
-        cargo: the :class:`~hitmac.envs.kernels.duel.Cargo`, live arrays with the scenes along the first axis.
+        cargo: the :class:`~hitmac.envs.kernels.duel.Cargo`, live arrays with the scenes along the first axis;
+            values written to them are not checked.
         cargo_rows: the same arrays in the layout of the kernels, with the scenes along the last axis.
         game: the :class:`~hitmac.envs.kernels.duel.Game`, its constants.
         memory: the :class:`~hitmac.envs.kernels.duel_rules.RuleMemory` of :meth:`rule_actions`, live arrays.
