@@ -48,11 +48,11 @@ def test_a_target_sees_near_sensors_and_discs_also_by_the_eyes_of_others():
     assert shown(duel, "targets", "discs").tolist() == [[1], [1]]
     x, radius = shown(duel, "targets", "discs", "x", "radius")
     np.testing.assert_allclose([x[:, 0], radius[:, 0]], [[0.2, -0.3], [0.05, 0.05]], atol=1e-7)
-    duel.place(target_position=[(-600, 0), (-549, 800)])
+    duel.place(target_position=[(-600, 0), (300, 500)])
     assert shown(duel, "targets", "sensors").tolist() == [[0, 1], [0, 1]]
-    assert shown(duel, "targets", "discs").tolist() == [[0], [0]]
+    assert shown(duel, "targets", "discs").tolist() == [[1], [1]]  # only the second one is near
     assert shown(duel, "targets", "targets").tolist() == [[0, 1], [1, 0]]
-    np.testing.assert_allclose(shown(duel, "targets", "targets", "y"), [[0, 0.8], [-0.8, 0]], atol=1e-7)
+    np.testing.assert_allclose(shown(duel, "targets", "targets", "y"), [[0, 0.5], [-0.5, 0]], atol=1e-7)
 
 
 @pytest.mark.parametrize(
