@@ -26,7 +26,7 @@ _MEMORY = 100.0  # steps after which the last heading seen counts by 1 / e
 _DECOY_DISTANCE = 70.0  # from the centre of the sensor
 _CARRIER_DISTANCE = 300.0  # over which a decoy heeds a carrier by 1 / e less
 _INWARD = 3e-4  # weight of the centre of the arena, per unit of distance, as if a carrier were opposite
-_BLOCKED = 3.0  # cost of a cell in a disc
+_BLOCKED = 2.0  # cost of a cell in a disc, in addition, relative to 1 + price
 _PATIENCE = 1000.0  # steps in which the price rises by its first value, so that no target waits forever
 _HIDDEN, _SHORT = 0, 1  # kinds of ways
 _CARRIES, _RETIRED = -1, -2  # instead of the sensor of a decoy
@@ -153,10 +153,10 @@ def _find_ways(state, p, game, price, memory, cell, b):
         for row in range(_CELLS):
             for column in range(_CELLS):
                 x, y, cost = (column + 0.5) * cell - p.half_width, (row + 0.5) * cell - p.half_height, 1.0
-                if _blocked(state, game, memory, 0.3 * cell, b, x, y):
-                    cost = _BLOCKED
-                elif way == _HIDDEN:
+                if way == _HIDDEN:
                     cost = price + _exposure(state, game.transmittance, memory, b, x, y)
+                if _blocked(state, game, memory, 0.3 * cell, b, x, y):
+                    cost += _BLOCKED * (1.0 + price)
                 changed |= memory.cost[b, way, row, column] != cost
                 memory.cost[b, way, row, column] = cost
         if changed:
