@@ -78,10 +78,11 @@ def test_a_disc_hides():
     memory.age[:], memory.seen[:] = [0, -1, -1, -1], (-135.0, 90.0)
     duel.state.disc[0, 0] = 400.0, 400.0, 50.0
     for known, x, y, chance in (
-        (False, 300, 300, 1.0), (True, 300, 300, 0.1), (True, 450, 450, 1.0), (True, 700, 700, 0.0)
+        (False, 300, 300, 1.0), (True, 300, 300, 0.1), (True, 450, 450, 1.0), (True, 700, 700, 0.0),
+        (False, -47.7, -47.7, 0.5)
     ):  # fmt: skip
         memory.disc[0, 0] = known
-        assert exposure(state, memory, float(x), float(y)) == pytest.approx(chance), (known, x, y)
+        assert exposure(state, memory, float(x), float(y)) == pytest.approx(chance, abs=0.01), (known, x, y)
     memory.age[0, 0] = 10_000
     assert exposure(state, memory, 700.0, 700.0) == pytest.approx(90 / 360)
 
