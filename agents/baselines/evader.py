@@ -328,8 +328,14 @@ class EvaderAgent:
         return {name: array.copy() for name, array in self._memory._asdict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore a memory of :meth:`get_state`."""
-        self._memory = Memory(**{name: state[name].copy() for name in Memory._fields})
+        """Restore a memory of :meth:`get_state`; raise ValueError for an array of another shape."""
+        memory = self._forget(len(state["clock"]))
+        for name, array in memory._asdict().items():
+            if state[name].shape != array.shape:
+                raise ValueError(f"{name} is of shape {state[name].shape}; expected {array.shape}")
+            array[:] = state[name]
+        memory.decoy.clip(_RETIRED, self.scenario.num_sensors - 1, out=memory.decoy)
+        self._memory = memory
 
     def _forget(self, b: int) -> Memory:
         """Return the memory of `b` scenes before an episode."""

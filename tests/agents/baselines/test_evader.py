@@ -111,6 +111,8 @@ def test_scenes_do_not_depend_on_their_batch_and_others_are_left_alone():
     other = EvaderAgent(SCENE)
     other.set_state(before)
     np.testing.assert_array_equal(other.values(three, starts)[1], values[1])
+    with pytest.raises(ValueError, match=r"age is of shape \(3, 1\); expected \(3, 4\)"):
+        other.set_state(before | {"age": before["age"][:, :1]})
     again = EvaderAgent(SCENE).values(three, ~starts)
     np.testing.assert_array_equal(agent.values(three, ~starts), again)
 
