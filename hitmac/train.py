@@ -2,8 +2,8 @@
 
 ``hitmac train coverage``, or ``hitmac train`` alone, trains a policy that turns the sensors directly, by imitation of a
 planner; ``coverage-ppo`` trains it from reward alone; ``executor`` and ``coordinator`` train the two levels of HiT-MAC,
-``hit-mac`` both in a row. ``--help`` after a job explains its options. The results are in ``runs/<name>/``. In a
-checkout, ``python train.py`` is the same.
+``hit-mac`` both in a row; ``duel`` trains two teams against each other. ``--help`` after a job explains its options.
+The results are in ``runs/<name>/``. In a checkout, ``python train.py`` is the same.
 """
 
 import os
@@ -16,7 +16,8 @@ import sys
 import threading
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.training.config import JOBS, HitMacOptions, Job, given_options, with_seed_range
+from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job, given_options, with_seed_range
+from hitmac.agents.training.duel import train_duel
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
 from hitmac.agents.training.resume import contents, open_run, resolve
 from hitmac.agents.training.sweep import check_group, train_group, train_levels
@@ -26,7 +27,7 @@ from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal, end_with_parent
 
 PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
-COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions}
+COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions, DuelOptions.job: DuelOptions}
 USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
 
 jobs (--help after one of them explains its options; without a job: coverage)
@@ -74,7 +75,9 @@ def run_command(arguments: list[str]) -> None:
 
 
 def train_run(options: Job, scenario: Scenario) -> bool:
-    """Train, evaluate and report a policy, or both levels of HiT-MAC; return whether a signal stopped it."""
+    """Train, evaluate and report a policy, both levels of HiT-MAC or both teams; return whether a signal stopped it."""
+    if isinstance(options, DuelOptions):
+        return train_duel(options, scenario)
     if isinstance(options, HitMacOptions):
         return train_levels(options, scenario, train_run)
     print(

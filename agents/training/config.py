@@ -399,6 +399,35 @@ class HitMacOptions(RunOptions):
     """Episodes for the evaluation, unseen in training; seeds 0 and up."""
 
 
+@dataclass(frozen=True)
+class DuelOptions(RunOptions):
+    """Train both teams of a duel in turn, each against a growing population of policies of the other team."""
+
+    job: ClassVar[str] = "duel"
+
+    scenario: str = "mate-4v8-9"
+    iterations: Count = 4
+    """Number of iterations, in each of which the targets are trained, then the sensors."""
+    total_steps: Count = 500_000
+    """Environment steps of each training, over all scenes; for targets over all targets."""
+    sensors: str = "mate:greedy"
+    """First agents of the population of sensors: a name, A=0.5+B=0.5, or the directory of another duel."""
+    targets: str = "greedy"
+    """First agents of the population of targets."""
+    sensors_start: str | None = None
+    """Policy from which the first training of the sensors starts: directory of a run. None: random weights."""
+    targets_start: str | None = None
+    """The same for the targets."""
+    weights: Annotated[str, Choice(("equal", "nash"))] = "equal"
+    """Weights of a population: equal, as in fictitious play; or nash, those of an equilibrium of the matches so far."""
+    num_envs: NumEnvs | None = None
+    """Number of parallel scenes. None: that of each team's own job."""
+    weight_dim: Count | None = None
+    """Width of the encoders. None: that of each team's own job."""
+    episodes: Count = 10
+    """Episodes of each match between two agents, on seeds that are not those of an evaluation."""
+
+
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
     spec = task.spec
@@ -426,7 +455,7 @@ JOBS: dict[str, type[Options]] = {
 
 JOBS |= {task.spec.name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in JOBS}
 
-Job = Options | HitMacOptions
+Job = Options | HitMacOptions | DuelOptions
 AnyJob = TypeVar("AnyJob", bound=Job)
 
 
@@ -474,6 +503,10 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
 
 def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
     """Return the options, where those not given have defaults that depend on the others and on the scenario."""
+    if isinstance(asked, DuelOptions):
+        if not scenario.warehouses:
+            raise ValueError(f"--scenario is {scenario.name}, which has no warehouses; two teams play in mate-4v8-9")
+        return asked
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
     if start is None and defaults.features == DEFAULT_FEATURES:
@@ -589,6 +622,11 @@ def check(options: Job) -> None:
     errors = list(invalid.values())
     if options.ray is not None and not options.is_group:
         errors.append(ValueError("--ray is for several trainings; it needs --seeds or --set"))
+    if isinstance(options, DuelOptions):
+        if options.is_group:
+            errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))
+        validation.raise_together(errors)
+        return
     if isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):

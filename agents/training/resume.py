@@ -40,7 +40,8 @@ NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
 """Options for the place of a training, which are not in the configuration of the run."""
 
 LIMITS = {*["minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps"]}
-LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners"], *NOT_OF_A_RUN}
+LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners", "iterations"]}
+LIMITS |= {*NOT_OF_A_RUN}
 """Options that may change when a run is resumed."""
 
 
