@@ -37,8 +37,10 @@ def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
         whole, reward, _, _, info = joint.step(action)
         shown, rewards, _, _, infos = apart.step(dict(zip(apart.agents, own, strict=True)))
         lines, line_rewards, _, _ = rows.step(own if apart.task.turning else action[None])
-        assert np.mean(list(rewards.values())) == pytest.approx(reward)
-        assert list(rewards.values()) == (info["rewards"].tolist() if task == "Executor" else [reward] * n)
+        apart_rewards = apart.task.sensor_rewards()
+        assert list(rewards.values()) == ([reward] * n if apart_rewards is None else apart_rewards[0].tolist())
+        total = 100 * n if task == "Transport" else 1  # of a team, in units of a cargo's worth
+        assert total * np.mean(list(rewards.values())) == pytest.approx(reward)
         np.testing.assert_array_equal(line_rewards, np.float32(list(rewards.values())[: len(line_rewards)]))
         np.testing.assert_equal(infos[apart.agents[-1]]["coverage"], info["coverage"])
 
