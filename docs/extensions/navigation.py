@@ -10,7 +10,7 @@ from hitmac.envs import TASKS
 
 NAVIGATION = {
     "Begin": ["tutorial", "README <project/readme>"],
-    "Simulate": ["environments", "site", "cameras", "detections"],
+    "Simulate": ["environments", "site", "cameras", "detections", "duel"],
     "Learn and compare": ["evaluation", "scale", "results", "pretrained/index", "deploy"],
     "Encode": ["encoder", "mathematics", "project/gallery"],
     "Extend": ["extend"],
