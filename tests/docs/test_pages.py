@@ -135,8 +135,14 @@ def parsed(name, arguments):
     arguments = with_seed_range(arguments)
     options = parse(train.COMMANDS[job], name, arguments)
     given = given_options(type(options), arguments) - {"start"}
-    check(completed(options, given, load_scenario("hit-mac")))  # the scenario's file may not exist
+    check(completed(options, given, scenarios_of(options)[0]))
     return options
+
+
+def scenarios_of(options):
+    """Load the presets of the options; hit-mac in place of files, which may not exist."""
+    names = (getattr(options, "scenario", None) or "hit-mac").split(",")
+    return [load_scenario("hit-mac" if set(name) & set("/.") else name) for name in names]
 
 
 @pytest.mark.parametrize("command", PROGRAMS, ids=lambda one: one[:60])
@@ -150,12 +156,9 @@ def test_a_command_is_one(command):
         assert name in (*COMMANDS, "--help", "--version")
     if name in COMMANDS.keys() - {"export", "pretrained"} and "--help" not in rest:
         options = parsed(name, rest)
-        for scenario in (getattr(options, "scenario", None) or "hit-mac").split(","):
-            if not set(scenario) & set("/."):  # no file
-                load_scenario(scenario)
         known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
         known = [agent for agent in known if not agent.endswith(".jsonl")]
-        assert known == [""] or named_agents(known or "still", load_scenario("hit-mac"))
+        assert known == [""] or named_agents(known or "still", scenarios_of(options)[0])
 
 
 # Code
