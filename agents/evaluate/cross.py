@@ -149,7 +149,7 @@ def evaluate_cross(
     """Evaluate every team of sensors against every team of targets, on the same whole episodes.
 
     Args:
-        sensors: R names of teams of sensors, each as accepted by :func:`hitmac.agents.duel.load_opponent`.
+        sensors: R names of teams of sensors, each as accepted by :func:`hitmac.agents.load_opponent`.
         targets: C names of teams of targets.
         scenario: scenario with two teams: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.

@@ -117,7 +117,7 @@ class Task:
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
             ``"heuristic"``; after ``import hitmac.agents`` the name of another player, see
-            :func:`hitmac.agents.duel.load_opponent`; or an object whose ``act(duel, starts, chosen)`` returns the
+            :func:`hitmac.agents.load_opponent`; or an object whose ``act(duel, starts, chosen)`` returns the
             team's actions for :meth:`hitmac.envs.Duel.step`, where `starts` (B,) marks the scenes in which an episode
             begins, and `chosen` those that will move. None: the scenario's `walk`, or for sensors ``"greedy"``.
 
