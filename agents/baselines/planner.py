@@ -196,8 +196,8 @@ class PlannerAgent(PlanningPolicy):
 
     def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:
         """Return the arguments `targets` and `discs` of :meth:`plan`, if an observation has them."""
-        discs = {"discs": observation["discs"]} if "discs" in observation else {}
-        return super().lists_of(observation) | discs
+        lists = super().lists_of(observation)
+        return lists | ({"discs": observation["discs"]} if "discs" in observation else {})
 
     def plan(
         self,
