@@ -9,16 +9,13 @@ import numpy as np
 
 from hitmac.envs.duel import Duel
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.duel import slide
+from hitmac.envs.kernels.entities import MOVES, end_of_step
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.sight import disc_blocks
 from hitmac.envs.kernels.state import RADIUS, X, Y
 from hitmac.envs.kernels.threads import allocating, compiled, kernel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import NotNegative, convert, whole_number
-
-MOVES = np.array([(0.0, 0.0), *((math.cos(k * math.pi / 8), math.sin(k * math.pi / 8)) for k in range(16))])
-"""(17, 2) moves of a target, in steps: to stay, and a step at each whole multiple of 22.5 degrees."""
 
 _CELLS = 40  # along the longer side of the arena
 _SOFT_ANGLE, _SOFT_RANGE = 20.0, 100.0  # degrees and units over which an expected view ends
@@ -217,12 +214,7 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
     if sensor >= 0:
         post_x, post_y = _post_of(state, cargo, memory, sensor, b)
     for move in range(MOVES.shape[0]):
-        dx, dy = longest * MOVES[move, 0], longest * MOVES[move, 1]
-        for k in range(state.disc.shape[0] if move > 0 else 0):
-            dx, dy = slide(x, y, dx, dy, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, RADIUS, b])
-        for i in range(state.sensor.shape[0] if move > 0 else 0):
-            dx, dy = slide(x, y, dx, dy, state.sensor[i, X, b], state.sensor[i, Y, b], game.sensor_radius)
-        to_x, to_y = min(max(x + dx, -p.half_width), p.half_width), min(max(y + dy, -p.half_height), p.half_height)
+        to_x, to_y = end_of_step(state, game, p, b, x, y, longest * MOVES[move, X], longest * MOVES[move, Y])
         cost = 0.0
         if sensor >= 0:
             cost = math.hypot(to_x - post_x, to_y - post_y)
@@ -300,7 +292,7 @@ class EvaderAgent:
         self._memory = self._forget(0)
 
     def values(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
-        """Return the values (B, m, 17) float32 of :data:`MOVES`: minus the cost that remains after each, in steps.
+        """Return the values (B, m, 17) float32 of the moves: minus the cost that remains after each, in steps.
 
         Call it once in every step of an episode.
 

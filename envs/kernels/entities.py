@@ -128,8 +128,11 @@ def _show_entities(state, knowledge, cargo, game, scales, shown, b, a, frame):
 
 
 @compiled
-def _end_of_step(state, game, scales, b, x, y, dx, dy):
-    """Return where a step from (x, y) ends, after its contacts with sensors, discs and the border."""
+def end_of_step(state, game, scales, b, x, y, dx, dy):
+    """Return where a step from (x, y) ends, after its contacts with sensors, discs and the border.
+
+    `scales` holds half the sides of the arena.
+    """
     reach = math.sqrt(dx * dx + dy * dy)
     for i in range(state.sensor.shape[0]):
         to_x, to_y = state.sensor[i, X, b], state.sensor[i, Y, b]
@@ -161,7 +164,7 @@ def _show_moves(state, game, scales, shown, aim, b, j):
     distance = math.sqrt(dx * dx + dy * dy)
     for k in range(MOVES.shape[0]):
         row, east, north = moves[k], MOVES[k, X], MOVES[k, Y]
-        end_x, end_y = _end_of_step(state, game, scales, b, x, y, step * east, step * north)
+        end_x, end_y = end_of_step(state, game, scales, b, x, y, step * east, step * north)
         row[0], row[1], row[8] = east, north, 1.0
         if distance > 0.0:
             left_x, left_y = _to_warehouse(game, aim, end_x, end_y)
