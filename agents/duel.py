@@ -13,7 +13,7 @@ from hitmac.agents.baselines.evader import EvaderAgent
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.learned.targets import TargetPlayer
 from hitmac.agents.policy import State, named_arrays, nested_arrays, pair_of, started
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent, constructor_options, load_agent
 from hitmac.envs.duel import RulePlayer
 from hitmac.envs.files import read_text
 from hitmac.envs.kernels.duel_rules import RULES
@@ -183,7 +183,7 @@ def load_opponent(name: Any, scenario: Scenario | str | Path, team: str) -> Play
 
     ==================== =====================================================================================
     ``greedy``           rule of MATE for the targets: ``random``, ``naive``, ``greedy``, ``heuristic``
-    ``evader``           :class:`hitmac.agents.baselines.evader.EvaderAgent`
+    ``evader:decoys=1``  :class:`hitmac.agents.baselines.evader.EvaderAgent`, with or without options
     ``mate:greedy``      the same for the sensors
     ``belief-planner``   for the sensors any name of :func:`hitmac.agents.load_agent`
     ``runs/x``           run or checkpoint of a policy of the team
@@ -212,8 +212,9 @@ def _player(name: str, scenario: Scenario, team: str) -> Player:
         return RulePlayer(team, rule)
     if team == "sensors":
         return SensorPlayer(load_agent(name, scenario), scenario)
-    if name == "evader":
-        return EvaderAgent(scenario)
+    first, *given = name.split(":")
+    if first == "evader":
+        return EvaderAgent(scenario, **constructor_options(name, given, EvaderAgent))
     if Path(name).is_dir():
         policy, config = load_policy(name, scenario)
         if config.role != "targets":

@@ -106,6 +106,17 @@ def _options(name: str, given: Iterable[str], known: Mapping[str, Any]) -> dict[
     return options
 
 
+def constructor_options(name: str, given: Iterable[str], kind: type) -> dict[str, Any]:
+    """Return the options `given` in a name, each ``OPTION=VALUE``, of the constructor of a class and of its bases."""
+    known = {
+        option: None
+        for base in kind.__mro__
+        for option, how in inspect.signature(base.__init__).parameters.items()  # type: ignore[misc]
+        if how.default is not how.empty and option != "scenario"
+    }
+    return _options(name, given, known)
+
+
 def number_of(text: str) -> int | float | None:
     """Return the number in a text; None if it is none."""
     for kind in (int, float):
@@ -233,13 +244,7 @@ def _load(agent: Agent | Policy | str | Path, scenario: Scenario, executor: Any)
         idle = {"idle": rule.idle} if hasattr(rule, "idle") else {}
         made = _hierarchy(name, scenario, LevelPolicy(rule, rule.features), level, **idle)
     elif first in SCRIPTED:
-        known = {  # options of the constructor and of those of its bases
-            option: None
-            for kind in SCRIPTED[first].__mro__
-            for option, how in inspect.signature(kind.__init__).parameters.items()  # type: ignore[misc]
-            if how.default is not how.empty and option != "scenario"
-        }
-        scripted = scripted_agent(first, scenario, **_options(source, rest, known))
+        scripted = scripted_agent(first, scenario, **constructor_options(source, rest, SCRIPTED[first]))
         made = Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
     elif first == "released" and len(rest) == 2:
         made = _released(name, scenario, *rest)

@@ -60,7 +60,7 @@ class Options:
     seed: int = 0
     """Seed of the first episode; the k-th has seed + k."""
     max_episode_steps: Count | None = None
-    """Length of an episode, sub-steps. None: 1010, and with --cross whole episodes."""
+    """Length of an episode, sub-steps. None: 1010, and whole episodes of a game of two teams."""
     bounds: bool = False
     """Also compute an upper bound of the coverage and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
@@ -76,11 +76,11 @@ class Options:
     log: Path | None = None
     """Log of hitmac run, .jsonl, to evaluate in place of agents; with --tracks, against the true tracks."""
     cross: tuple[str, ...] = ()
-    """Teams of sensors, comma-separated, to evaluate in place of agents in a scenario with two teams, such as
-    mate-4v8-9: names as of --agents, mate:greedy, populations A=0.5+B=0.5, or a folder of hitmac train duel."""
+    """Teams of sensors, comma-separated, in place of --agents, in a game of two teams such as mate-4v8-9: also
+    mate:greedy, populations A=0.5+B=0.5, or a folder of hitmac train duel."""
     against: tuple[str, ...] = ()
-    """Teams of targets, comma-separated; each plays against every team of --cross: random, naive, greedy, heuristic,
-    evader, folders of runs or checkpoints, and populations."""
+    """Teams of targets of the game, comma-separated; each plays against every team of sensors: random, naive, greedy,
+    heuristic, evader, folders of runs or checkpoints, and populations. Empty: the scenario's walk."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -92,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.log:
             _evaluate_log(options.log, options)
             return
-        if options.cross or options.against:
-            _evaluate_cross(options)
-            return
         scenes = _scenarios(options)
+        if options.cross or options.against or (len(scenes) == 1 and scenes[0].warehouses):
+            _evaluate_game(scenes[0], options)
+            return
         sweeps = dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
@@ -140,15 +140,17 @@ def _evaluate_log(path: Path, options: Options) -> None:
         write_text(options.json, json.dumps(metrics))
 
 
-def _evaluate_cross(options: Options) -> None:
+def _evaluate_game(scenario: Scenario, options: Options) -> None:
     """Evaluate every team of sensors against every team of targets; write what the options ask for."""
-    for option in ("sizes", "vary", "tracks", "bounds", "film", "curves", "front"):
+    for option in ("sizes", "vary", "tracks", "bounds", "curves", "front"):
         if getattr(options, option):
-            raise ValueError(f"--{option} is given; with --cross it must be left out")
+            raise ValueError(f"--{option} is given; in a game of two teams it must be left out")
+    if options.film and (options.cross or options.against):
+        raise ValueError("--film is given; with --cross or --against it must be left out")
     sensors, targets = (
-        [name.strip() for text in names for name in text.split(",")] for names in (options.cross, options.against)
+        [name.strip() for text in names for name in text.split(",")]
+        for names in (options.cross or options.agents, options.against or (scenario.walk.removeprefix("carry-"),))
     )
-    scenario = with_settings(load_scenario(options.scenario), options.set)
     steps = options.max_episode_steps or WHOLE
     with checked_device(options.device):
         evaluation = evaluate_cross(
@@ -158,6 +160,10 @@ def _evaluate_cross(options: Options) -> None:
     if options.json:
         save_evaluation(options.json, evaluation)
         print(f"every episode: {options.json}")
+    if options.film:
+        teams = [(scenario, named_agents(options.agents, scenario, options.device))]
+        for path in save_films(options.film, teams, seed=options.seed, sub_steps=steps):
+            print(f"film: {path}")
     if options.pictures:
         options.pictures.mkdir(parents=True, exist_ok=True)
         write_text(options.pictures / "evaluation.md", f"```\n{cross_table(evaluation)}\n```\n")

@@ -161,15 +161,16 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
     out, written = capsys.readouterr().out, json.loads((tmp_path / "cross.json").read_text())
     assert cross_table(written) in out
     assert [*written["transport"]["sensors"]] == ["mate:greedy", "mate:naive"]
+    main(["--agents", "mate:greedy,mate:naive", "--scenario", "mate-2v4-0", "--set", "cargoes=1", "--episodes", "2"])
+    assert capsys.readouterr().out == out.split("every episode")[0]  # against the scenario's walk
     assert (tmp_path / "pictures" / "evaluation.md").read_text() == f"```\n{cross_table(written)}\n```\n"
     assert (tmp_path / "pictures" / "matrix.png").is_file()
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0"], "targets is empty; give one or more"),
-    (["--against", "greedy", "--scenario", "mate-2v4-0"], "sensors is empty; give one or more"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film is given; with --cross or"),
     (["--cross", "mate:greedy", "--against", "greedy"], "scenario is 'hit-mac', which has no warehouses"),
-    (["--cross", "mate:greedy", "--against", "greedy", "--bounds"], "--bounds is given; with --cross it must be left"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is given; in a game of two"),
     (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip
 def test_commands_that_are_refused(arguments, message, capsys):
