@@ -30,8 +30,8 @@ def kinds_of(scenario: Scenario, team: str) -> dict[str, tuple[int, tuple[str, .
         }
     return {
         "own": (1, ("x", "y", "aim_x", "aim_y", "loaded", "weight", "capacity", "bounty", "seen", "time")),
-        "sensors": (scenario.num_sensors, (*_SENSOR, "sees", "margin")),
-        "targets": (scenario.num_targets, _TARGET),
+        "sensors": (scenario.num_sensors, (*_SENSOR, "sees", "margin", "nearest")),
+        "targets": (scenario.num_targets, (*_TARGET, "bounty")),
         "discs": (places[0], ("x", "y", "radius")),
         "warehouses": (places[1], ("x", "y", "goal", "empty")),
         "moves": (
@@ -48,8 +48,8 @@ class EntityObserver:
     velocities in units of the top speed, views in units of 180 degrees, and all features lie in [-3, 3].
 
     Sensors observe targets by the scenario's `knowledge`, and know where all sensors and discs are. Targets share what
-    any of them sees now, sensors and discs within `target_range`, and which warehouses they found empty; each also
-    observes the bounty of its load. The features are
+    any of them sees now, sensors and discs within `target_range`, the empty warehouses they found, and their bounties.
+    The features are
 
     - ``aim``: offset of the load's goal; without load, of the nearest warehouse not known to be empty, else 0;
     - ``weight``, ``capacity``: cargoes / 2; ``bounty``: share left; ``time``: share of the episode;
@@ -57,6 +57,7 @@ class EntityObserver:
       [-1, 1]: of the target (`targets`, `sensors`) or of the end of the move, to the nearest known sector (`moves`);
     - ``visible``, ``sees``: 1 if the observing sensor sees the target, or the sensor the observing target, now;
       ``others_seeing``, ``seen``: 0, 0.5 or 1 for none, one or more other, or known, sensors that see the target now;
+    - ``nearest``: 1 if no other target is nearer to the sensor;
     - ``age``: steps since the target was seen / 100, at most 1; ``loaded``: 0 for a target that is not seen;
     - `moves`, the candidates of :class:`~hitmac.envs.tasks.TransportTask`: ``toward_aim``: cosine to the aim;
       ``progress``: distance gained to the warehouse, and ``free``: way made after contact with discs, sensors and the

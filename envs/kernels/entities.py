@@ -185,6 +185,22 @@ def _show_moves(state, game, scales, shown, aim, b, j):
                     moves[k, 5 + h] += 0.5 * _is_clear(state.disc, shown.discs_mask[b, j], b, sector, end_x, end_y)
 
 
+@inlined
+def _bounty_left(cargo, game, j, b):
+    """Return the share of the bounty of target j that is left, 0 without a load."""
+    return cargo.bounty[j, b] / (game.worth * max(cargo.weight[j, b], 1))
+
+
+@inlined
+def _is_nearest(state, i, j, b):
+    """Return True if no other target is nearer to sensor i than target j."""
+    x, y, nearest = state.sensor[i, X, b], state.sensor[i, Y, b], True
+    squared = (state.target[j, X, b] - x) ** 2 + (state.target[j, Y, b] - y) ** 2
+    for other in range(state.target.shape[0]):
+        nearest &= (state.target[other, X, b] - x) ** 2 + (state.target[other, Y, b] - y) ** 2 >= squared
+    return nearest
+
+
 @compiled
 def _show_to_target(state, cargo, game, scales, shown, b, j):
     """Write the observation of target j; the features `goal` and `empty` of the warehouses are given."""
@@ -198,9 +214,13 @@ def _show_to_target(state, cargo, game, scales, shown, b, j):
                 state.visible[i, j, b],
                 _clip(_margin(_sector_of(state.sensor, i, b), x, y) * scales.per_margin, 1.0),
             )
+            row[8] = _is_nearest(state, i, j, b)
             own[8] = min(own[8] + 0.5 * state.visible[i, j, b], 1.0)
+    for other in range(state.target.shape[0]):
+        if shown.targets_mask[b, j, other]:
+            shown.targets[b, j, other, 5] = _bounty_left(cargo, game, other, b)
     if aim >= 0:
-        own[4], own[5], own[7] = 1.0, 0.5 * cargo.weight[j, b], cargo.bounty[j, b] / (game.worth * cargo.weight[j, b])
+        own[4], own[5], own[7] = 1.0, 0.5 * cargo.weight[j, b], _bounty_left(cargo, game, j, b)
     else:
         for w in range(game.warehouse.shape[0]):
             dx, dy = _to_warehouse(game, w, x, y)
