@@ -311,7 +311,7 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     ways = [(*zoom, move) for zoom in zooms for move in moves]
     actions = dict(zip(("zoom", "zooms", "move"), np.array(ways).T, strict=True))
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
-    then = np.array([ways.index((zoom, steps, move) if steps > 1 else (KEEP, 0, move)) for zoom, steps, move in ways])
+    then = np.array([ways.index((KEEP, 0, move)) for *_, move in ways])
     limits = scenario.zoom or (0.0, 360.0)
     return Ways(actions["move"], actions["zoom"], actions["zooms"], scenario.zoom_step, *limits), first, then
 

@@ -17,7 +17,7 @@ from hitmac.envs import observation
 from hitmac.envs.deployment import observe
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
 from hitmac.envs.kernels.values import make_values, value_of
 from hitmac.envs.observation import DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
@@ -30,6 +30,10 @@ PARTICLES = 96  # of a target
 SECTORS = 18  # of the bearing
 AHEAD = (0, 20, 40)  # sub-steps
 SUMMARY = 11  # features of a pair before those of its sectors
+LENS = 2  # features of a lens before those of its sectors and aims
+ZOOMS, TURNS = np.array((-30.0, -10.0, 0.0, 10.0, 30.0)), np.array((-20.0, 0.0, 20.0))  # degrees: aims of a lens
+AIMS_AHEAD = 2  # of AHEAD
+OF_LENS = SECTORS + len(ZOOMS) * len(TURNS)
 _MOST = 100.0  # bound of every feature
 
 
@@ -38,12 +42,46 @@ def _add_to_sectors(view, clear, x, y, mass, sectors):
     """Distribute a mass at (x, y), if in range and in sight, linearly over the two sectors nearest to its bearing."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     if dx * dx + dy * dy <= view[VIEW_RANGE] and (clear is None or is_clear(clear, dx, dy)):
-        aside, ahead = view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy
-        place = (math.atan2(aside, ahead) / (2.0 * math.pi) + 0.5) * SECTORS
-        first = math.floor(place)
-        part = place - first
-        sectors[int(first) % SECTORS] += mass * (1.0 - part)
-        sectors[(int(first) + 1) % SECTORS] += mass * part
+        _distribute(_bearing(view, dx, dy), mass, sectors)
+
+
+@inlined
+def _bearing(view, dx, dy):
+    """Return the bearing of an offset from the heading of a view, radians."""
+    return math.atan2(view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy)
+
+
+@inlined
+def _distribute(bearing, mass, sectors):
+    """Distribute a mass linearly over the two sectors nearest to its bearing."""
+    place = (bearing / (2.0 * math.pi) + 0.5) * SECTORS
+    first = math.floor(place)
+    part = place - first
+    sectors[int(first) % SECTORS] += mass * (1.0 - part)
+    sectors[(int(first) + 1) % SECTORS] += mass * part
+
+
+@inlined
+def _field_of_view(view):
+    """Return the field of view of a view, degrees."""
+    return math.degrees(2.0 * math.acos(min(max(view[VIEW_HALF], -1.0), 1.0)))
+
+
+@compiled
+def _add_to_lens(view, zoom, clear, x, y, mass, row):
+    """Add a mass at (x, y) to the sectors at the longest range, and to the aims of the lens that see it."""
+    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+    squared, opening = dx * dx + dy * dy, _field_of_view(view)
+    area = view[VIEW_RANGE] * opening
+    if squared * zoom[0] <= area and (clear is None or is_clear(clear, dx, dy)):
+        bearing = _bearing(view, dx, dy)
+        _distribute(bearing, mass, row[:SECTORS])
+        off = math.degrees(bearing)
+        for k in range(len(ZOOMS)):
+            then = min(max(opening + ZOOMS[k], zoom[0]), zoom[1])
+            for h in range(len(TURNS) if squared * then <= area else 0):
+                away = abs((off - TURNS[h] + 180.0) % 360.0 - 180.0)
+                row[SECTORS + k * len(TURNS) + h] += mass * (away <= 0.5 * then)
 
 
 @inlined
@@ -53,11 +91,12 @@ def _by_value(mass, values, per_value, j, x, y):
 
 
 @allocating
-def _describe(rules, scales, values, pieces, j, body, weight, total, age, views, clear, pairs):
+def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, views, clear, pairs):
     """Add the features (n, d) of target j to zeros, for `scales` of time, distance, speed and value.
 
     `total` is the sum of the weights.
     """
+    lenses = SUMMARY + len(AHEAD) * SECTORS
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     pace, scale, top_speed, per_value = scales
     to_places = model in (GOALS, CARRY)
@@ -87,6 +126,9 @@ def _describe(rules, scales, values, pieces, j, body, weight, total, age, views,
                 if views[i, VIEW_RANGE] > 0.0 and stays:
                     sectors = pairs[i, first : first + SECTORS]
                     _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, share, sectors)
+                    if zoom is not None and k < AIMS_AHEAD:
+                        row = pairs[i, lenses + LENS + k * OF_LENS :]
+                        _add_to_lens(views[i], zoom, None if clear is None else clear[i], ahead_x, ahead_y, share, row)
         share = _by_value(mass, values, per_value, j, x, y)
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
@@ -110,14 +152,19 @@ def _describe(rules, scales, values, pieces, j, body, weight, total, age, views,
         pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
         pairs[i, 9] = min(age * 0.01, 10.0)
         pairs[i, 10] = age == 0.0
+        if zoom is not None:
+            pairs[i, lenses], pairs[i, lenses + 1] = (
+                _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scale,
+            )  # fmt: skip
 
 
 @kernel
-def describe_all(rules, scales, values, pieces, doubtful, scene, clear, pairs, share):
+def describe_all(rules, scales, values, zoom, pieces, doubtful, scene, clear, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`.
 
-    `values` are those of the scenario, or None. With recorded motion, `pieces` are given; a belief after those of the
-    targets is about targets never seen. The weights of `doubtful` targets sum to the probability that they exist.
+    `values` and `zoom` are those of the scenario, or None. With recorded motion, `pieces` are given; a belief after
+    those of the targets is about targets never seen. The weights of `doubtful` targets sum to the probability that they
+    exist.
     """
     belief, known, views, _, present, _ = scene
     for low, high in blocks(known.shape[0], share):
@@ -128,13 +175,14 @@ def describe_all(rules, scales, values, pieces, doubtful, scene, clear, pairs, s
                     body, weight, age = belief.body[r, j], belief.weight[r, j], known[r, j, AGE]
                     total = weight.sum() if doubtful else 1.0
                     _describe(
-                        rules, scales, values, pieces, j, body, weight, total, age, views[r], ways, pairs[r, :, j]
+                        rules, scales, values, zoom, pieces, j, body, weight, total, age, views[r], ways, pairs[r, :, j]
                     )  # fmt: skip
             for j in range(known.shape[1], pairs.shape[2]):
                 body, weight, total = belief.body[r, j], belief.weight[r, j], belief.weight[r, j].sum()
                 if total > 0.0:
                     _describe(
-                        rules, scales, values, pieces, j, body, weight, total, np.inf, views[r], ways, pairs[r, :, j]
+                        rules, scales, values, zoom, pieces, j, body, weight, total, np.inf, views[r], ways,
+                        pairs[r, :, j],
                     )  # fmt: skip
 
 
@@ -151,6 +199,9 @@ class BeliefFeatures:
     9, 10        sub-steps since the target was last seen / 100, at most 10 (never: 10); 1 if it is in view now
     11 ...       shares as in 3 in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
                  sub-steps if every particle moves straight to its goal, or as recorded
+    then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; and now and in 20 sub-steps
+                 the shares of 11 ... at the narrowest field of view, which has the longest range, and those in view
+                 after zooms by -30, -10, 0, 10, 30 degrees, each with turns by -20, 0, 20 degrees
     ============ ======================================================================================================
 
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
@@ -168,7 +219,8 @@ class BeliefFeatures:
         self.beliefs = Beliefs(scenario, PARTICLES) if scenario.identities else Tracks(scenario, PARTICLES)
         unseen = self.beliefs.pieces is not None and not self.beliefs.rules.all_known
         shape = scenario.num_sensors, scenario.num_targets + unseen
-        pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
+        count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0)
+        pairs = spaces.Box(-_MOST, _MOST, (*shape, count), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
         pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
@@ -181,8 +233,8 @@ class BeliefFeatures:
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
-            describe_all, self.beliefs.rules, self._scales, self._values, self.beliefs.pieces,
-            not self.scenario.identities, scene, scene.clear, pairs,
+            describe_all, self.beliefs.rules, self._scales, self._values, self.scenario.zoom or None,
+            self.beliefs.pieces, not self.scenario.identities, scene, scene.clear, pairs,
         )  # fmt: skip
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present

@@ -42,6 +42,32 @@ def test_features_of_a_target_that_is_seen_and_then_not():
     np.testing.assert_allclose(unseen[11 + 6 : 11 + 8], [0.25, 0.75], atol=1e-5)  # 2.25 sectors to the right
 
 
+@pytest.mark.parametrize(
+    ("away", "aims"),
+    [
+        (500, [[1, 0, 0], [1, 1, 0], [1, 1, 0], [1, 1, 0], [1, 1, 1]]),  # the widest has 120 degrees and a range of 693
+        (900, [[1, 0, 0], *[[0, 0, 0]] * 4]),  # only the narrowest, of 60 degrees, has a range of 980
+        (1400, np.zeros((5, 3))),
+    ],
+)
+def test_a_lens_describes_what_zooms_and_turns_would_show(away, aims):
+    """The target is 35 degrees to the right; the views have 60, 80, 90, 100, 120 degrees, turned by -20, 0, 20."""
+    task = CoverageTask(ONE.replace(zoom=(30, 120), knowledge="full"), 1, 0, features=BeliefObserver)
+    task.reset(options={"sensor_position": [(-600, 0)], "heading": [35], "target_position": [(away - 600, 0)]})
+    pair = task.observe()["pairs"][0, 0, 0]
+    assert pair[[65, 66]] == pytest.approx([90 / 180, 800 / task.scenario.distance_scale], abs=1e-5)
+    for now in (67, 67 + 18 + 15):  # and in 20 sub-steps: it stands still
+        in_reach = away < 800 * np.sqrt(3)
+        np.testing.assert_allclose(pair[now : now + 18], in_reach * pair_of_sectors(9 - 35 / 20), atol=1e-5)
+        np.testing.assert_allclose(pair[now + 18 : now + 33].reshape(5, 3), aims, atol=1e-5)
+    assert len(pair) == 67 + 2 * (18 + 15)
+
+
+def pair_of_sectors(place):
+    """Return the shares (18,) of a mass between two sectors."""
+    return np.maximum(1 - abs(np.arange(18) - place), 0)
+
+
 def test_shares_count_by_value_where_the_target_will_be():
     half = [(0, -1250), (600, -1250), (600, 1250), (0, 1250)]
     scenario = ONE.replace(
