@@ -28,6 +28,7 @@ from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE, Scenario
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
 from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle
+from hitmac.envs.tasks.coverage import REWARDS
 from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
 from hitmac.perception import EncoderConfig
@@ -203,7 +204,7 @@ class CoverageRewardOptions(Options):
 
     job = "coverage-ppo"
     task = CoverageTask
-    task_fields = ("turn_cost",)
+    task_fields = ("turn_cost", "reward")
     recurrent_defaults: ClassVar[dict[str, Any]] = {
         "features": RECURRENT_FEATURES,
         "teacher": "belief-planner",
@@ -214,6 +215,9 @@ class CoverageRewardOptions(Options):
 
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
+    reward: Annotated[str, Choice(REWARDS)] = REWARDS[0]
+    """Reward; in games of two teams also duel, the game's, or real_coverage, in which only targets with a bounty
+    count."""
     per_sensor: bool = False
     """Every sensor learns and acts on its own observation, with shared weights: independent PPO with --encoder mlp,
     else PPO with a centralised critic."""
@@ -704,8 +708,8 @@ def check_on(options: Options, scenario: Scenario) -> None:
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     features = check_features(options.features)
-    targets = options.task.spec.role == "targets"
-    if (targets or options.opponent is not None) and not scenario.warehouses:
+    targets, reward = options.task.spec.role == "targets", getattr(options, "reward", REWARDS[0])
+    if (targets or options.opponent is not None or reward != REWARDS[0]) and not scenario.warehouses:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
     if options.opponent is not None:
         load_opponent(options.opponent, scenario, "sensors" if targets else "targets")

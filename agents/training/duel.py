@@ -77,6 +77,7 @@ def response_to(
         "seed": 1000 * options.seed + number,
         "run_dir": folder / f"{team}-{number}",
         "curve_points": 0,
+        **({"reward": "real_coverage"} if team == "sensors" else {}),
     }
     same = ["scenario", "knowledge", "device", "total_steps", "num_envs", *([] if before else ["weight_dim"])]
     given |= {name: value for name in same if (value := getattr(options, name)) is not None}

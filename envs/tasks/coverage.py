@@ -10,6 +10,9 @@ from hitmac.envs.observation import feature_table
 from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec
 from hitmac.envs.validation import Choice, NotNegative
 
+REWARDS = "coverage", "real_coverage", "duel"
+"""Rewards of :class:`CoverageTask`; only the first is for scenarios without warehouses."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoverageTask(Task):
@@ -94,7 +97,8 @@ class CoverageTask(Task):
     With `warehouses` of the scenario the targets carry cargoes between them, :class:`hitmac.envs.Duel`; the option
     `opponent` moves them. With ``action: rate`` the action is ``Box(-1, 1, (2n,))``: n shares of `turn_angle`, left
     over 0, then n of `zoom_step`, wider over 0. With ``reward="duel"`` the reward is the game's: that of
-    :class:`TransportTask`, negative. With ``features="entities"`` the observation is that of
+    :class:`TransportTask`, negative. With ``reward="real_coverage"`` the coverage in the reward is that of the targets
+    with a bounty, so that decoys do not count. With ``features="entities"`` the observation is that of
     :class:`~hitmac.envs.entities.EntityObserver`. An episode terminates when all cargoes have arrived.
 
     ## Start and end of an episode
@@ -118,7 +122,7 @@ class CoverageTask(Task):
     Args:
         scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads, opponent: see :class:`Task`.
         turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
-        reward: ``"coverage"``, or in duels ``"duel"``.
+        reward: ``"coverage"``, or in duels ``"real_coverage"`` or ``"duel"``.
     """
 
     spec = TaskSpec(
@@ -128,13 +132,13 @@ class CoverageTask(Task):
         options={"per_sensor": False},
     )
     turn_cost: NotNegative = 0.04
-    reward: Annotated[str, Choice(("coverage", "duel"))] = "coverage"
+    reward: Annotated[str, Choice(REWARDS)] = "coverage"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         duel: Any = self.simulator
-        if self.reward == "duel" and not self.scenario.warehouses:
-            raise ValueError("reward is 'duel'; it must be coverage in a scenario without warehouses")
+        if self.reward != "coverage" and not self.scenario.warehouses:
+            raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
         if self.opponent is not None:
             duel.opponent = lambda _, chosen: self.opponent_action(chosen)
 
@@ -146,9 +150,11 @@ class CoverageTask(Task):
             turn = self.scenario.of_each_sensor("turn_angle")
             checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)
         self.simulator.advance(self.simulator.turns(checked, chosen), chosen)
+        duel: Any = self.simulator
         if self.reward == "duel":
-            return -self.simulator.target_reward  # type: ignore[attr-defined]
-        return self.simulator.coverage - self.turn_cost * self.simulator.rotation
+            return -duel.target_reward
+        coverage = duel.real_coverage if self.reward == "real_coverage" else duel.coverage
+        return coverage - self.turn_cost * duel.rotation
 
 
 CoverageTask.__doc__ = f"{inspect.getdoc(CoverageTask)}\n\n## Features\n\n{feature_table()}\n"

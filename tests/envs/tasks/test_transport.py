@@ -154,3 +154,13 @@ def test_a_move_that_holds_is_as_many_steps():
         np.testing.assert_allclose(held.sensor_rewards(), sum(own for _, own in of_steps))
         assert held.time.tolist() == [step + 1] * 3
     np.testing.assert_equal(single.simulator.get_state(), held.simulator.get_state())
+
+
+def test_real_coverage_is_that_of_targets_with_a_bounty():
+    task = CoverageTask(SMALL, 8, 2, reward="real_coverage", turn_cost=0.5)
+    for _ in range(30):
+        task.simulator.cargo.bounty[:, 0] = 0.0  # a decoy
+        reward = task.step(np.tile([1, 0, 0, 0], (8, 1)))
+        covered = task.simulator.state.covered[:, 1:]
+        np.testing.assert_allclose(reward, covered.mean(1) - 0.5 * 1 / 2)
+    assert covered.any()
