@@ -8,14 +8,14 @@ equilibrium of the matches so far, as in policy-space response oracles (Lanctot 
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hitmac.agents.duel import POPULATION, load_opponent, members_of, within
-from hitmac.agents.evaluate.cross import MEASURES, WHOLE, cross_table, equilibrium, games, play_all, save_matrix
+from hitmac.agents.duel import POPULATION, members_of, within
+from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
 from hitmac.agents.evaluate.figures import new_figure, plain_axis, write_figure
 from hitmac.agents.training.config import JOBS, DuelOptions, Options, completed
 from hitmac.agents.training.report import CURVE_SEED
@@ -40,7 +40,7 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
         population = json.loads(read_text(path))
     else:
         first = {team: [*members_of(getattr(options, team), team)] for team in JOB_OF}
-        population = extended({"losses": {}}, first, options, scenario)
+        population = extended({}, first, options, scenario)
     for number in range(1, options.iterations + 1):
         for team in JOB_OF:
             name, others = f"{team}-{number}", population["sensors" if team == "targets" else "targets"]
@@ -53,12 +53,11 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
                 opened = dataclasses.replace(opened, start=asked.start, opponent=asked.opponent)
                 if train(opened, scene)[1]:
                     return True
-            population = extended(population, {team: [name]}, options, scenario)
+            before, population = population, extended(population, {team: [name]}, options, scenario)
+            population["losses"] = before.get("losses", {}) | {name: loss_to(team, before, population)}
             write_text(path, json.dumps(population) + "\n")
-            scores = {measure: np.array(population[measure]) for measure in MEASURES}
-            evaluation = games(scores, scenario, _seeds(options), [*population["sensors"]], [*population["targets"]])
-            print(f"\n{cross_table(evaluation)}")
-            save_matrix(folder / "matrix.png", evaluation)
+            print(f"\n{cross_table(population)}")
+            save_matrix(folder / "matrix.png", population)
             save_losses(folder / "losses.png", population["losses"])
     return False
 
@@ -84,40 +83,40 @@ def response_to(
 
 
 def extended(
-    population: Mapping[str, Any], joins: Mapping[str, list[str]], options: DuelOptions, scenario: Scenario
+    population: Mapping[str, Any], joins: Mapping[str, Sequence[str]], options: DuelOptions, scenario: Scenario
 ) -> dict[str, Any]:
     """Return a population which agents have joined, by team, after their matches.
 
     Returns:
-        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents;
-        ``"transport"`` and ``"coverage"`` of the matches (R, C, E), on the episodes ``"seeds"`` (first, last); and
-        ``"losses"``: for each response, how much transport rate the population that it was trained against loses to it,
-        beyond its mean against the population of the response.
+        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents; ``"sensors"`` and
+        ``"targets"``, the weights by agent, names in the directory of the run or of other agents.
     """
-    seeds = _seeds(options)
-    ends = [seeds[0], seeds[-1]]
-    weights = {team: {**population.get(team, {}), **dict.fromkeys(joins.get(team, ()), 0.0)} for team in JOB_OF}
-    players = {
-        team: {name: load_opponent(within(options.folder, name), scenario, team) for name in names}
-        for team, names in weights.items()
+    names = {team: [*population.get(team, ()), *joins.get(team, ())] for team in ("sensors", "targets")}
+    found = evaluate_cross(
+        *({name: within(options.folder, name) for name in of_team} for of_team in names.values()),
+        scenario,
+        episodes=options.episodes,
+        seed=CURVE_SEED,
+        max_episode_steps=WHOLE,
+        known=population or None,
+    )
+    del found["provenance"]  # that of each session is in the configuration of the run
+    nash = options.weights == "nash"
+    return found | {
+        team: {name: one["weight"] if nash else 1 / len(of_team) for name, one in found["transport"][team].items()}
+        for team, of_team in names.items()
     }
-    known = {name: population[name] for name in MEASURES if population.get("seeds") == ends}
-    scores = play_all(players["sensors"], players["targets"], scenario, seeds, scenario.sub_steps_of(WHOLE), known)
-    payoff, losses = scores["transport"].mean(-1), dict(population["losses"])
-    if len(joins) == 1:
-        x, y = (np.array([*weights[team].values()]) for team in ("sensors", "targets"))  # 0 for the one that joins
-        ((team, (name,)),) = joins.items()
-        gained = (x @ payoff[:, -1] if team == "targets" else payoff[-1] @ y) - x @ payoff @ y
-        losses[name] = float(gained if team == "targets" else -gained)
-    shares = equilibrium(payoff) if options.weights == "nash" else [np.full(size, 1 / size) for size in payoff.shape]
-    shared = zip(("sensors", "targets"), shares, strict=True)
-    found = {team: dict(zip(weights[team], share.tolist(), strict=True)) for team, share in shared}
-    return found | {name: of_one.tolist() for name, of_one in scores.items()} | {"seeds": ends, "losses": losses}
 
 
-def _seeds(options: DuelOptions) -> range:
-    """Return the seeds of the matches."""
-    return range(CURVE_SEED, CURVE_SEED + options.episodes)
+def loss_to(team: str, before: Mapping[str, Any], population: Mapping[str, Any]) -> float:
+    """Return how much transport rate the population `before` loses to the response of a team that has joined it.
+
+    It is the gain of the response over the population of its own team, against that of the other team.
+    """
+    payoff = np.mean(population["transport"]["per_episode"], -1)
+    x, y = (np.array([*before[name].values()]) for name in ("sensors", "targets"))
+    value = x @ payoff[: len(x), : len(y)] @ y
+    return float(x @ payoff[:, -1] - value if team == "targets" else value - payoff[-1] @ y)
 
 
 def save_losses(path: Path, losses: Mapping[str, float]) -> None:
