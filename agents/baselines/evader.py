@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _DECOY_DISTANCE = 70.0  # from the centre of the sensor
 _CARRIER_DISTANCE = 300.0  # over which a decoy heeds a carrier by 1 / e less
 _INWARD = 3e-4  # weight of the centre of the arena, per unit of distance, as if a carrier were opposite
 _BLOCKED = 2.0  # cost of a cell in a disc, in addition, relative to 1 + price
+_EVERY = 10  # steps between two computations of the fields
 _PATIENCE = 1000.0  # steps in which the price rises by its first value, so that no target waits forever
 _HIDDEN, _SHORT = 0, 1  # kinds of ways
 _CARRIES, _RETIRED = -1, -2  # instead of the sensor of a decoy
@@ -224,7 +225,7 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
 
 
 @kernel
-def _plan(state, cargo, game, price, decoys, every, memory, starts, chosen, values, share):
+def _plan(state, cargo, game, price, decoys, memory, starts, chosen, values, share):
     """Update the memory of the chosen scenes and write the values (B, m, 17) of their moves."""
     p = state.parameters[0]
     cell = 2.0 * max(p.half_width, p.half_height) / _CELLS
@@ -234,7 +235,7 @@ def _plan(state, cargo, game, price, decoys, every, memory, starts, chosen, valu
                 memory.clock[b] = 0
                 memory.age[b], memory.disc[b], memory.empty[b], memory.decoy[b] = -1, False, False, _CARRIES
             _observe(state, cargo, memory, b)
-            if memory.clock[b] % every == 0:
+            if memory.clock[b] % _EVERY == 0:
                 _find_ways(state, p, game, price, memory, cell, b)
             memory.clock[b] += 1
             _appoint(state, p, cargo, price, decoys, memory, b)
@@ -263,32 +264,16 @@ class EvaderAgent:
         scenario: scenario to play, with warehouses.
         price: price of a step, in steps in view; 0 or more.
         decoys: most decoys; None: one for each sensor, at most half of the targets.
-        every: steps between two computations of the field; 1 or more.
-
-    Attributes:
-        team: the team that the agent plays, ``"targets"``.
 
     Raises:
-        ValueError: a scenario without warehouses, or an option out of its range.
+        ValueError: an option out of its range.
     """
 
-    team: ClassVar[str] = "targets"
-
-    def __init__(
-        self,
-        scenario: Scenario | str | Path,
-        *,
-        price: float = 0.2,
-        decoys: int | None = None,
-        every: int = 10,
-    ) -> None:
+    def __init__(self, scenario: Scenario | str | Path, *, price: float = 0.2, decoys: int | None = None) -> None:
         self.scenario = load_scenario(scenario)
-        if not self.scenario.warehouses:
-            raise ValueError(f"scenario {self.scenario.name!r} has no warehouses; the evader carries cargoes")
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.price = convert("price", NotNegative, price)
         self.decoys = min(n, m // 2) if decoys is None else whole_number("decoys", decoys, 0, m - 1)
-        self.every = whole_number("every", every, 1, 10_000)
         self._memory = self._forget(0)
 
     def values(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
@@ -305,7 +290,7 @@ class EvaderAgent:
             self._memory = self._forget(duel.num_envs)
         values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
         duel.run(
-            _plan, duel.cargo_rows, duel.game, self.price, self.decoys, self.every, self._memory,
+            _plan, duel.cargo_rows, duel.game, self.price, self.decoys, self._memory,
             duel.chosen(starts, "starts"), duel.chosen(chosen, "chosen"), values, rows=duel.observed,
         )  # fmt: skip
         return values
@@ -320,14 +305,8 @@ class EvaderAgent:
         return {name: array.copy() for name, array in self._memory._asdict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore a memory of :meth:`get_state`; raise ValueError for an array of another shape."""
-        memory = self._forget(len(state["clock"]))
-        for name, array in memory._asdict().items():
-            if state[name].shape != array.shape:
-                raise ValueError(f"{name} is of shape {state[name].shape}; expected {array.shape}")
-            array[:] = state[name]
-        memory.decoy.clip(_RETIRED, self.scenario.num_sensors - 1, out=memory.decoy)
-        self._memory = memory
+        """Continue from a memory of :meth:`get_state`."""
+        self._memory = Memory(**{name: array.copy() for name, array in state.items()})
 
     def _forget(self, b: int) -> Memory:
         """Return the memory of `b` scenes before an episode."""
