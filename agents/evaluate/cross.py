@@ -153,7 +153,7 @@ def evaluate_cross(
     sub_steps = scenario.sub_steps_of(positive("max_episode_steps", max_episode_steps))
     about = {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "sub_steps": sub_steps}
     scores = {name: np.full((len(rows), len(columns), episodes), np.nan) for name in MEASURES}
-    if known and known["seeds"] == about["seeds"]:
+    if known and known.get("seeds") == about["seeds"]:
         for name, of_one in scores.items():
             first = np.array(known[name]["per_episode"])
             of_one[: first.shape[0], : first.shape[1]] = first

@@ -1,9 +1,8 @@
 """Self-play in a duel: in turn, each team is trained against a growing population of the other team.
 
 In iteration k the targets learn against the population of the sensors, then the sensors against that of the targets,
-each from the weights of its last policy; every policy joins the population of its team. The weights of a population are
-equal, as in fictitious play (Brown, "Iterative Solution of Games by Fictitious Play", 1951), or those of a Nash
-equilibrium of the matches so far, as in policy-space response oracles (Lanctot and others, NeurIPS 2017).
+each from the weights of its last policy; every policy joins the population of its team. All agents of a population have
+the same weight, as in fictitious play (Brown, "Iterative Solution of Games by Fictitious Play", 1951).
 """
 
 import dataclasses
@@ -24,6 +23,7 @@ from hitmac.agents.training.train import train
 from hitmac.envs.files import read_text, write_text
 from hitmac.envs.scenario import Scenario
 
+TEAMS = ("sensors", "targets")
 JOB_OF = {"targets": "transport", "sensors": "coverage-ppo"}
 """Job that trains each team, in the order of an iteration."""
 
@@ -36,16 +36,15 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
     continues in the interrupted training, and equals the uninterrupted one.
     """
     folder, path = options.folder, options.folder / POPULATION
+    population: dict[str, Any] = {team: members_of(getattr(options, team), team) for team in TEAMS}
     if path.is_file():
         population = json.loads(read_text(path))
-    else:
-        first = {team: [*members_of(getattr(options, team), team)] for team in JOB_OF}
-        population = extended({}, first, options, scenario)
     for number in range(1, options.iterations + 1):
         for team in JOB_OF:
-            name, others = f"{team}-{number}", population["sensors" if team == "targets" else "targets"]
+            name, (other,) = f"{team}-{number}", set(TEAMS) - {team}
             if name in population[team]:
                 continue
+            others = [*population[other]]
             print(f"\niteration {number} of {options.iterations}: {team} against {len(others)} of the other team")
             asked = response_to(others, options, scenario, team, number)
             response, scene = resolve(dataclasses.replace(asked, resume=asked.folder.exists()), None, scenario)
@@ -53,8 +52,7 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
                 opened = dataclasses.replace(opened, start=asked.start, opponent=asked.opponent)
                 if train(opened, scene)[1]:
                     return True
-            before, population = population, extended(population, {team: [name]}, options, scenario)
-            population["losses"] = before.get("losses", {}) | {name: loss_to(team, before, population)}
+            population = extended(population, team, name, options, scenario)
             write_text(path, json.dumps(population) + "\n")
             print(f"\n{cross_table(population)}")
             save_matrix(folder / "matrix.png", population)
@@ -62,17 +60,14 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
     return False
 
 
-def response_to(
-    others: Mapping[str, float], options: DuelOptions, scenario: Scenario, team: str, number: int
-) -> Options:
-    """Return the options of the training of a team in iteration `number`, from 1, against weighted agents."""
+def response_to(others: Sequence[str], options: DuelOptions, scenario: Scenario, team: str, number: int) -> Options:
+    """Return the options of the training of a team in iteration `number`, from 1, against other agents."""
     folder, kind = options.folder, JOBS[JOB_OF[team]]
     before = str(folder / f"{team}-{number - 1}") if number > 1 else getattr(options, f"{team}_start")
-    names = {within(folder, name): weight for name, weight in others.items() if weight > 0}
-    population = "+".join(f"{name}={weight:.6f}" for name, weight in names.items())
+    names = [within(folder, name) for name in others]
     given: dict[str, Any] = {
         "start": before,
-        "opponent": population if len(names) > 1 else min(names),
+        "opponent": "+".join(f"{name}=1" for name in names) if len(names) > 1 else names[0],
         "seed": 1000 * options.seed + number,
         "run_dir": folder / f"{team}-{number}",
         "curve_points": 0,
@@ -83,40 +78,32 @@ def response_to(
 
 
 def extended(
-    population: Mapping[str, Any], joins: Mapping[str, Sequence[str]], options: DuelOptions, scenario: Scenario
+    population: Mapping[str, Any], team: str, response: str, options: DuelOptions, scenario: Scenario
 ) -> dict[str, Any]:
-    """Return a population which agents have joined, by team, after their matches.
+    """Return a population which the response of a team has joined, after its matches.
 
     Returns:
-        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents; ``"sensors"`` and
-        ``"targets"``, the weights by agent, names in the directory of the run or of other agents.
+        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents, without its provenance;
+        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents; and
+        ``"losses"``: for each response, how much transport rate the population that it was trained against loses to it,
+        beyond its mean against the population of the response.
     """
-    names = {team: [*population.get(team, ()), *joins.get(team, ())] for team in ("sensors", "targets")}
+    names = {side: [*population[side], *([response] if side == team else ())] for side in TEAMS}
     found = evaluate_cross(
-        *({name: within(options.folder, name) for name in of_team} for of_team in names.values()),
+        *({name: within(options.folder, name) for name in names[side]} for side in TEAMS),
         scenario,
         episodes=options.episodes,
         seed=CURVE_SEED,
         max_episode_steps=WHOLE,
-        known=population or None,
+        known=population,
     )
-    del found["provenance"]  # that of each session is in the configuration of the run
-    nash = options.weights == "nash"
-    return found | {
-        team: {name: one["weight"] if nash else 1 / len(of_team) for name, one in found["transport"][team].items()}
-        for team, of_team in names.items()
-    }
-
-
-def loss_to(team: str, before: Mapping[str, Any], population: Mapping[str, Any]) -> float:
-    """Return how much transport rate the population `before` loses to the response of a team that has joined it.
-
-    It is the gain of the response over the population of its own team, against that of the other team.
-    """
-    payoff = np.mean(population["transport"]["per_episode"], -1)
-    x, y = (np.array([*before[name].values()]) for name in ("sensors", "targets"))
-    value = x @ payoff[: len(x), : len(y)] @ y
-    return float(x @ payoff[:, -1] - value if team == "targets" else value - payoff[-1] @ y)
+    payoff = np.mean(found["transport"]["per_episode"], -1)  # (R, C), with the response last
+    loss = payoff[:, -1].mean() - payoff[:, :-1].mean()
+    if team == "sensors":
+        loss = payoff[:-1].mean() - payoff[-1].mean()
+    losses = population.get("losses", {}) | {response: float(loss)}
+    del found["provenance"]  # in the configuration of the run
+    return found | {side: dict.fromkeys(names[side], 1 / len(names[side])) for side in TEAMS} | {"losses": losses}
 
 
 def save_losses(path: Path, losses: Mapping[str, float]) -> None:
