@@ -204,21 +204,20 @@ def _cell(summed: Mapping[str, Any]) -> str:
 
 def save_matrix(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw the matrix of each measure, sensors in rows and targets in columns, with the weights of the equilibrium."""
-    rows, columns = len(evaluation["transport"]["sensors"]), len(evaluation["transport"]["targets"])
+    rows, columns = np.shape(evaluation["transport"]["matrix"])
     figure = new_figure((5.0 + 1.6 * columns, 2.2 + 0.5 * rows), title(evaluation))
-    axes = figure.subplots(1, len(MEASURES))
-    for axis, (measure, sign) in zip(axes, MEASURES.items(), strict=True):
+    for axis, (measure, sign) in zip(figure.subplots(1, len(MEASURES)), MEASURES.items(), strict=True):
         game = evaluation[measure]
-        means = np.array([[match["mean"] for match in row] for row in game["matrix"]])
+        means = np.mean(game["per_episode"], -1)
         image = axis.imshow(means, cmap="Reds" if sign > 0 else "Blues", aspect="auto")
         for i, j in np.ndindex(means.shape):
             colour = "white" if image.norm(means[i, j]) > 0.55 else "#333333"
             axis.text(j, i, f"{means[i, j]:.3f}", ha="center", va="center", fontsize=8, color=colour)
-        labels = {
-            team: [f"{label_of(name, {})}\n{one['weight']:.2f}" for name, one in game[team].items()]
+        sensors, targets = (
+            [f"{label_of(name, {})}\n{one['weight']:.2f}" for name, one in game[team].items()]
             for team in ("sensors", "targets")
-        }
-        axis.set_xticks(range(columns), labels["targets"], fontsize=8, rotation=30, ha="right")
-        axis.set_yticks(range(rows), labels["sensors"], fontsize=8)
+        )
+        axis.set_xticks(range(columns), targets, fontsize=8, rotation=30, ha="right")
+        axis.set_yticks(range(rows), sensors, fontsize=8)
         axis.set_title(f"{measure}, value {game['value']['mean']:.3f}", fontsize=10)
     write_figure(path, figure)

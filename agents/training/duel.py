@@ -8,14 +8,10 @@ the same weight, as in fictitious play (Brown, "Iterative Solution of Games by F
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hitmac.agents.duel import POPULATION, members_of, within
 from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
-from hitmac.agents.evaluate.figures import new_figure, plain_axis, write_figure
 from hitmac.agents.training.config import JOBS, DuelOptions, Options, completed
 from hitmac.agents.training.report import CURVE_SEED
 from hitmac.agents.training.resume import open_run, resolve
@@ -56,7 +52,6 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
             write_text(path, json.dumps(population) + "\n")
             print(f"\n{cross_table(population)}")
             save_matrix(folder / "matrix.png", population)
-            save_losses(folder / "losses.png", population["losses"])
     return False
 
 
@@ -83,10 +78,8 @@ def extended(
     """Return a population which the response of a team has joined, after its matches.
 
     Returns:
-        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents, without its provenance;
-        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents; and
-        ``"losses"``: for each response, how much transport rate the population that it was trained against loses to it,
-        beyond its mean against the population of the response.
+        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents, without its provenance; and
+        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents.
     """
     names = {side: [*population[side], *([response] if side == team else ())] for side in TEAMS}
     found = evaluate_cross(
@@ -97,24 +90,5 @@ def extended(
         max_episode_steps=WHOLE,
         known=population,
     )
-    payoff = np.mean(found["transport"]["per_episode"], -1)  # (R, C), with the response last
-    loss = payoff[:, -1].mean() - payoff[:, :-1].mean()
-    if team == "sensors":
-        loss = payoff[:-1].mean() - payoff[-1].mean()
-    losses = population.get("losses", {}) | {response: float(loss)}
     del found["provenance"]  # in the configuration of the run
-    return found | {side: dict.fromkeys(names[side], 1 / len(names[side])) for side in TEAMS} | {"losses": losses}
-
-
-def save_losses(path: Path, losses: Mapping[str, float]) -> None:
-    """Draw what the population of each team loses to the response trained against it, over the iterations."""
-    figure = new_figure((6.0, 3.4), "transport rate that a population loses to the response trained against it")
-    axis = figure.subplots()
-    for loser, team in (("sensors", "targets"), ("targets", "sensors")):
-        points = [loss for name, loss in losses.items() if name.startswith(f"{team}-")]
-        axis.plot(range(1, len(points) + 1), points, marker="o", ms=4, label=loser)
-    axis.set_xlabel("iteration")
-    axis.axhline(0.0, lw=0.7, color="#7d7d7d")
-    axis.legend(frameon=False)
-    plain_axis(axis, "both")
-    write_figure(path, figure)
+    return found | {side: dict.fromkeys(names[side], 1 / len(names[side])) for side in TEAMS}
