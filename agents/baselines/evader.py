@@ -39,8 +39,7 @@ class Memory(NamedTuple):
     disc: np.ndarray  # (B, k) bool: a target has seen the disc
     empty: np.ndarray  # (B, W) bool: a target has found that the warehouse has nothing to send
     decoy: np.ndarray  # (B, m) int64: sensor that the target distracts; -1: none, -2: no more
-    cost: np.ndarray  # (B, 2, C, C) cost of a unit of length in each cell, by kind of way, row and column
-    field: np.ndarray  # (B, 2, W, C, C) cost of the best way from each cell to each warehouse
+    field: np.ndarray  # (B, 2, W, C, C) cost of the best way of each kind to each warehouse, by row and column
 
 
 @compiled
@@ -142,24 +141,21 @@ def _observe(state, cargo, memory, b):
             memory.empty[b, w] |= cargo.empty[j, w, b]
 
 
-@compiled
+@allocating
 def _find_ways(state, p, game, price, memory, cell, b):
     """Compute the fields of all warehouses."""
     price *= 1.0 + memory.clock[b] / _PATIENCE
+    cost = np.empty((_CELLS, _CELLS))  # of a unit of length in each cell
     for way in range(2):
-        changed = False
         for row in range(_CELLS):
             for column in range(_CELLS):
-                x, y, cost = (column + 0.5) * cell - p.half_width, (row + 0.5) * cell - p.half_height, 1.0
-                if way == _HIDDEN:
-                    cost = price + _exposure(state, game.transmittance, memory, b, x, y)
+                x, y = (column + 0.5) * cell - p.half_width, (row + 0.5) * cell - p.half_height
+                hidden = way == _HIDDEN
+                cost[row, column] = price + _exposure(state, game.transmittance, memory, b, x, y) if hidden else 1.0
                 if _blocked(state, game, memory, 0.3 * cell, b, x, y):
-                    cost += _BLOCKED * (1.0 + price)
-                changed |= memory.cost[b, way, row, column] != cost
-                memory.cost[b, way, row, column] = cost
-        if changed:
-            for w in range(game.warehouse.shape[0]):
-                _solve(p, cell, memory.cost[b, way], game.warehouse[w], game.size, memory.field[b, way, w])
+                    cost[row, column] += _BLOCKED * (1.0 + price)
+        for w in range(game.warehouse.shape[0]):
+            _solve(p, cell, cost, game.warehouse[w], game.size, memory.field[b, way, w])
 
 
 @compiled
@@ -310,10 +306,10 @@ class EvaderAgent:
 
     def _forget(self, b: int) -> Memory:
         """Return the memory of `b` scenes before an episode."""
-        scenario, side = self.scenario, (_CELLS, _CELLS)
+        scenario = self.scenario
         n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
         return Memory(
             np.zeros(b, np.int64), np.full((b, n), -1), np.zeros((b, n, 2)),
             np.zeros((b, scenario.random_discs + len(scenario.discs)), np.bool_), np.zeros((b, w), np.bool_),
-            np.full((b, m), _CARRIES), np.zeros((b, 2, *side)), np.zeros((b, 2, w, *side)),
+            np.full((b, m), _CARRIES), np.zeros((b, 2, w, _CELLS, _CELLS)),
         )  # fmt: skip
