@@ -123,24 +123,6 @@ def _interpolate(p, cell, field, x, y):
     )
 
 
-@compiled
-def _observe(state, cargo, memory, b):
-    """Update the knowledge of the team."""
-    for i in range(state.sensor.shape[0]):
-        memory.age[b, i] += memory.age[b, i] >= 0
-        for j in range(state.target.shape[0]):
-            if cargo.sees_sensor[j, i, b]:
-                memory.age[b, i] = 0
-                memory.seen[b, i, 0] = state.sensor[i, at.HEADING, b]
-                memory.seen[b, i, 1] = state.sensor[i, at.FIELD_OF_VIEW, b]
-    for k in range(state.disc.shape[0]):
-        for j in range(state.target.shape[0]):
-            memory.disc[b, k] |= cargo.sees_disc[j, k, b]
-    for w in range(memory.empty.shape[1]):
-        for j in range(state.target.shape[0]):
-            memory.empty[b, w] |= cargo.empty[j, w, b]
-
-
 @allocating
 def _find_ways(state, p, game, price, memory, cell, b):
     """Compute the fields of all warehouses."""
@@ -160,24 +142,21 @@ def _find_ways(state, p, game, price, memory, cell, b):
 
 @compiled
 def _appoint(state, p, cargo, price, most, memory, b):
-    """Give each known sensor a decoy, the target that loses least, while others have something to carry."""
-    m, busy, decoys = memory.decoy.shape[1], False, 0
-    for w in range(memory.empty.shape[1]):
-        busy |= not memory.empty[b, w]
+    """Give each known sensor a decoy, the target that loses least."""
+    m, decoys = memory.decoy.shape[1], 0
     for j in range(m):
-        busy |= memory.decoy[b, j] == _CARRIES and cargo.weight[j, b] > 0
         decoys += memory.decoy[b, j] >= 0
-    for j in range(m):
-        memory.decoy[b, j] = memory.decoy[b, j] if busy else _RETIRED
     for i in range(state.sensor.shape[0]):
-        best, least = -1, np.inf if memory.age[b, i] >= 0 and decoys < most else -np.inf
-        for j in range(m):
+        best, least = -1, np.inf
+        for j in range(m if memory.age[b, i] >= 0 and decoys < most else 0):
             dx, dy = state.target[j, X, b] - state.sensor[i, X, b], state.target[j, Y, b] - state.sensor[i, Y, b]
             steps = math.hypot(dx, dy) / (state.target[j, at.SPEED, b] * p.time_step)
-            loss = -np.inf if memory.decoy[b, j] == i else cargo.bounty[j, b] + price * steps
-            if memory.decoy[b, j] in (_CARRIES, i) and loss < least:
+            loss = cargo.bounty[j, b] + price * steps
+            if memory.decoy[b, j] == i:  # it has one
+                best, least = -1, -np.inf
+            elif memory.decoy[b, j] == _CARRIES and loss < least:
                 best, least = j, loss
-        if best >= 0 and least > -np.inf:
+        if best >= 0:
             memory.decoy[b, best] = i
             decoys += 1
 
@@ -221,16 +200,12 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
 
 
 @kernel
-def _plan(state, cargo, game, price, decoys, memory, starts, chosen, values, share):
-    """Update the memory of the chosen scenes and write the values (B, m, 17) of their moves."""
+def _plan(state, cargo, game, price, decoys, memory, chosen, values, share):
+    """Find ways and decoys in the chosen scenes, and write the values (B, m, 17) of their moves."""
     p = state.parameters[0]
     cell = 2.0 * max(p.half_width, p.half_height) / _CELLS
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            if starts[b]:
-                memory.clock[b] = 0
-                memory.age[b], memory.disc[b], memory.empty[b], memory.decoy[b] = -1, False, False, _CARRIES
-            _observe(state, cargo, memory, b)
             if memory.clock[b] % _EVERY == 0:
                 _find_ways(state, p, game, price, memory, cell, b)
             memory.clock[b] += 1
@@ -284,12 +259,25 @@ class EvaderAgent:
         """
         if len(self._memory.clock) != duel.num_envs:
             self._memory = self._forget(duel.num_envs)
+        rows, chosen = duel.observed, duel.chosen(chosen, "chosen")
+        self._observe(duel, rows.sensor[..., : duel.num_envs], starts & chosen, chosen)
         values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
-        duel.run(
-            _plan, duel.cargo_rows, duel.game, self.price, self.decoys, self._memory,
-            duel.chosen(starts, "starts"), duel.chosen(chosen, "chosen"), values, rows=duel.observed,
-        )  # fmt: skip
+        options = self.price, self.decoys, self._memory
+        duel.run(_plan, duel.cargo_rows, duel.game, *options, chosen, values, rows=rows)
         return values
+
+    def _observe(self, duel: Duel, sensor: np.ndarray, begins: np.ndarray, chosen: np.ndarray) -> None:
+        """Update the knowledge of the team in the chosen scenes; decoys end where the others have nothing to carry."""
+        memory, cargo = self._memory, duel.cargo
+        for array, first in zip(memory, self._forget(1), strict=True):
+            array[begins] = first
+        memory.age[chosen] += memory.age[chosen] >= 0
+        seen = cargo.sees_sensor.any(1) & chosen[:, None]  # (B, n)
+        memory.age[seen], memory.seen[seen] = 0, sensor[:, [at.HEADING, at.FIELD_OF_VIEW]].transpose(2, 0, 1)[seen]
+        memory.disc[chosen] |= cargo.sees_disc.any(1)[chosen]
+        memory.empty[chosen] |= cargo.empty.any(1)[chosen]
+        carries = (memory.decoy == _CARRIES) & (cargo.weight > 0)
+        memory.decoy[chosen & memory.empty.all(1) & ~carries.any(1)] = _RETIRED
 
     def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the displacements (B, m, 2) of the moves of the highest value; see :meth:`values`."""
