@@ -14,7 +14,6 @@ from torch.export import Dim, export
 
 from hitmac.perception import EncoderBlock, EntityEncoder, SelectionHead
 from hitmac.perception.entities import ENTITY_BLOCKS
-from hitmac.perception.functional import FIXED_POOLINGS
 from tests.perception.numerics import LEADS, OTHER_TYPES, gradients, random, same
 
 KINDS = {"items": 3, "keys": 5, "walls.north": 2}
@@ -116,15 +115,8 @@ def test_options_reach_the_layers():
     net = EntityEncoder(KINDS, 8, embed_layers=2, num_frequencies=2, num_blocks=3, scaled=False)
     assert [one.in_features for one in net.embed[0] if isinstance(one, nn.Linear)] == [3 * 5, 8]
     assert len(net.blocks) == 3
-    x, entities = torch.randn(4, 8), {kind: torch.randn(2, width) for kind, width in KINDS.items()}
-    assert net(entities).global_feature.shape == (8,)
-    score = net.blocks[0].attention.score
-    torch.testing.assert_close(score(x, x), x @ x.T)
-    names = (set(EntityEncoder(KINDS, 8, attention=name).state_dict()) for name in ENTITY_BLOCKS)
-    assert next(names) != next(names)
-    entities = {kind: x.mul(3) for kind, x in entities.items()}
-    found = {one: EntityEncoder(KINDS, 8, pooling=one)(entities).per_entity for one in FIXED_POOLINGS}
-    assert all(each["items"].shape == (2, 8) for each in found.values())
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(net.blocks[0].attention.score(x, x), x @ x.T)
 
 
 # ---- selection ----

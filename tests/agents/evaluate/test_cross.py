@@ -88,9 +88,6 @@ def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
 # --- matches ---
 
 SMALL = load_scenario("mate-2v4-0").replace(cargoes=1)
-TEAMS = ["mate:greedy", "mate:naive", "mate:greedy=1+mate:naive=1"], ["greedy", "random", "greedy=1+random=1"]
-
-SHORT = {"max_episode_steps": 60, "progress": False}
 
 
 def test_a_match_is_played_until_all_is_delivered():
@@ -103,18 +100,6 @@ def test_a_match_is_played_until_all_is_delivered():
     assert found["transport"][2] == one.transport_rate[0]
     assert found["coverage"][2] == pytest.approx(coverage / steps, rel=1e-12)
     assert len(set(found["coverage"])) == 3
-
-
-def test_a_population_plays_the_matches_of_its_players():
-    episodes = np.array(evaluate_cross(*TEAMS, SMALL, episodes=6, seed=5, **SHORT)["coverage"]["per_episode"])
-    drawn = (episodes[2] == episodes[:2, :]).argmax(0)  # (C, E) the player of the sensors
-    assert (episodes[2] == np.take_along_axis(episodes[:2], drawn[None], 0)[0]).all()
-    assert (drawn == drawn[0]).all()
-    assert set(drawn[0]) == {0, 1}
-    assert ((episodes[:, 2] == episodes[:, 0]) | (episodes[:, 2] == episodes[:, 1])).all()
-    alone = evaluate_cross(["mate:greedy=1+mate:naive=1"], ["greedy"], SMALL, episodes=1, seed=7, **SHORT)
-    assert alone["coverage"]["per_episode"][0][0] == [episodes[2, 0, 2]]  # in a batch of its own
-    assert (alone["seeds"], alone["sub_steps"], alone["scenario"]) == ([7, 7], 60, SMALL.name)
 
 
 def test_only_missing_matches_are_played(monkeypatch):
@@ -131,6 +116,7 @@ def test_only_missing_matches_are_played(monkeypatch):
     halves = [0, 1], [2]
     assert played == [(rule, "greedy", half, 7) for rule in ("greedy", "naive") for half in halves]
     assert [*first["transport"]["sensors"]] == ["a", "b"]
+    assert (first["seeds"], first["sub_steps"], first["scenario"]) == ([0, 2], 7, SMALL.name)
     played.clear()
     names = ["mate:greedy", "mate:naive"], ["greedy", "random"]
     second = evaluate_cross(*names, SMALL, known=first, **options)
