@@ -274,8 +274,8 @@ class EvaderAgent:
         memory.age[chosen] += memory.age[chosen] >= 0
         seen = cargo.sees_sensor.any(1) & chosen[:, None]  # (B, n)
         memory.age[seen], memory.seen[seen] = 0, sensor[:, [at.HEADING, at.FIELD_OF_VIEW]].transpose(2, 0, 1)[seen]
-        memory.disc[chosen] |= cargo.sees_disc.any(1)[chosen]
-        memory.empty[chosen] |= cargo.empty.any(1)[chosen]
+        memory.disc[chosen] |= cargo.sees_disc[chosen].any(1)
+        memory.empty[chosen] |= cargo.empty[chosen].any(1)
         carries = (memory.decoy == _CARRIES) & (cargo.weight > 0)
         memory.decoy[chosen & memory.empty.all(1) & ~carries.any(1)] = _RETIRED
 

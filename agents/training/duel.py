@@ -82,8 +82,10 @@ def extended(
         ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents.
     """
     names = {side: [*population[side], *([response] if side == team else ())] for side in TEAMS}
+    sensors, targets = ({name: within(options.folder, name) for name in names[side]} for side in TEAMS)
     found = evaluate_cross(
-        *({name: within(options.folder, name) for name in names[side]} for side in TEAMS),
+        sensors,
+        targets,
         scenario,
         episodes=options.episodes,
         seed=CURVE_SEED,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
-from hitmac.agents.duel import TargetPlayer
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
 from hitmac.agents.evaluate.cross import cross_table, evaluate_cross
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
@@ -65,12 +64,10 @@ def metric_of(options: Options) -> str:
 # The curve.
 
 
-def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy | TargetPlayer:
-    """Return the policy in training as an agent, an executor as a level of the hierarchy, targets as a player."""
+def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
+    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
         return as_level(policy, config)
-    if config.role == "targets":
-        return TargetPlayer(policy, config.scenario)
     executor = None
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
@@ -232,7 +229,7 @@ def evaluate_duel(folders: Sequence[Path], options: Options, scenario: Scenario)
     """Evaluate the policies of runs, and the rules of their team, against the opponent of the training."""
     targets = options.task.spec.role == "targets"
     own = [*map(str, folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
-    other = [options.opponent or "greedy"]
+    other = [options.opponent or scenario.walk.removeprefix("carry-")]
     sensors, players = (other, own) if targets else (own, other)
     print(f"\nevaluating {options.episodes} episodes of each match; --episodes sets another number")
     with checked_device(options.device):
