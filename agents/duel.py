@@ -11,22 +11,20 @@ import numpy as np
 
 from hitmac.agents.baselines.evader import EvaderAgent
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.learned.targets import TargetPlayer
-from hitmac.agents.policy import State, named_arrays, nested_arrays, pair_of, started
+from hitmac.agents.policy import Policy, RuleAgent, State, named_arrays, nested_arrays, pair_of, started
 from hitmac.agents.registry import Agent, constructor_options, load_agent
 from hitmac.envs.duel import RulePlayer
+from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text
 from hitmac.envs.kernels.duel_rules import RULES
+from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.tasks.base import OPPONENTS, make_observer
+from hitmac.envs.tasks.base import OPPONENTS, flatten_sensors, make_observer
 from hitmac.envs.validation import did_you_mean
 
 POPULATION = "population.json"
 """File of a directory of ``hitmac train duel`` with the agents of both teams and their weights."""
-
-MATE = "mate:"
-"""Beginning of the names of MATE's rules for sensors."""
 
 _MEMBER = re.compile(r"(.+?)=(\d+\.?\d*|\.\d+)(?:\+|$)")
 
@@ -63,15 +61,14 @@ class SensorPlayer:
     def __init__(self, agent: Agent, scenario: Scenario) -> None:
         self.agent = agent
         self._state: State = None
-        self._remembers, self._loaded = True, False  # True until a decision leaves no state; after set_state
+        self._remembers = True  # until a decision leaves no state
         self._observer = make_observer(scenario, agent.features, **agent.nearness)
 
     def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Decide as :class:`Player` specifies; an agent without a memory decides for the chosen scenes only."""
         observation = self._observer.observe(duel)
-        if starts.any() or self._loaded:
-            fresh, self._loaded = started(self.agent.policy, episode_seeds(duel)), False
-            self._state = fresh if starts.all() else _restarted(self._state, fresh, starts)
+        if starts.any():
+            self._state = _restarted(self._state, started(self.agent.policy, episode_seeds(duel)), starts)
         rows = np.arange(len(starts)) if chosen is None or self._remembers else np.flatnonzero(chosen)
         shown = {name: array[rows] for name, array in observation.items()}
         answer = self.agent.policy.predict(shown, self._state, starts[rows], deterministic=True)
@@ -87,8 +84,7 @@ class SensorPlayer:
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a memory of :meth:`get_state`."""
-        self._state, self._loaded = nested_arrays("state", state) or None, True
-        self._remembers = self._state is not None
+        self._state, self._remembers = nested_arrays("state", state) or None, True
 
 
 def _restarted(state: Any, fresh: Any, starts: np.ndarray) -> Any:
@@ -100,6 +96,22 @@ def _restarted(state: Any, fresh: Any, starts: np.ndarray) -> Any:
         return np.where(rows.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, state)
     parts = [_restarted(*pair, starts) for pair in zip(state, fresh, strict=True)]
     return type(fresh)(*parts) if hasattr(fresh, "_fields") else tuple(parts)
+
+
+class TargetPlayer:
+    """Policy of one target as a player: every target of a game takes its best move."""
+
+    def __init__(self, policy: Policy, scenario: Scenario) -> None:
+        self.policy = policy
+        self._observer = EntityObserver(scenario, "targets")
+
+    def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+        """Decide as :class:`Player` specifies."""
+        scenes = np.arange(duel.num_envs) if chosen is None else np.flatnonzero(chosen)
+        shown = {name: array[scenes] for name, array in self._observer.observe(duel).items()}
+        moves = np.zeros(duel.state.target_position.shape[:2], np.int64)
+        moves[scenes] = self.policy.predict(flatten_sensors(shown), deterministic=True)[0].reshape(len(scenes), -1)
+        return MOVES[moves] * duel.state.speed[..., None] * duel.scenario.time_step
 
 
 class Population:
@@ -132,45 +144,48 @@ class Population:
         """Return the drawn players, and the memories of all players, as arrays by name."""
         arrays = {"drawn": self._drawn}
         for number, player in enumerate(self.players):
-            if hasattr(player, "get_state"):
-                arrays |= {f"{number}/{name}": array for name, array in player.get_state().items()}
+            arrays |= memory_of(player, str(number))
         return arrays
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state`."""
         self._drawn = state["drawn"].copy()
         for number, player in enumerate(self.players):
-            if hasattr(player, "set_state"):
-                own = f"{number}/"
-                player.set_state({name.removeprefix(own): one for name, one in state.items() if name.startswith(own)})
+            set_memory(player, str(number), state)
+
+
+def memory_of(player: Player, name: str) -> dict[str, np.ndarray]:
+    """Return the memory of a player as arrays, with names that begin with NAME/; {} without a memory."""
+    memory = player.get_state() if hasattr(player, "get_state") else {}
+    return {f"{name}/{key}": array for key, array in memory.items()}
+
+
+def set_memory(player: Player, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Continue from the memory that :func:`memory_of` returned, out of `arrays`."""
+    if hasattr(player, "set_state"):
+        own = f"{name}/"
+        player.set_state({key.removeprefix(own): array for key, array in arrays.items() if key.startswith(own)})
 
 
 def members_of(name: str | Path, team: str) -> dict[str, float]:
     """Return the weights of the agents of one team by name: of a population, or 1 for any other agent.
 
-    Raises ``ValueError`` for a directory whose population cannot be read, or weights that are all 0.
+    Raises ``ValueError`` for a population of another form, or weights that are all 0.
     """
     text, path = str(name), Path(name) / POPULATION
-    parts = [(text, 1.0)]
-    if found := _MEMBER.findall(text) if "+" in text else []:
-        if len(found) == 1 or "+".join(f"{one}={weight}" for one, weight in found) != text:
-            raise ValueError(f"population is {text!r}; it must have the form A=0.5+B=0.5")
+    if path.is_file():
+        parts = [(within(path.parent, one), weight) for one, weight in json.loads(read_text(path))[team].items()]
+    elif found := _MEMBER.findall(text) if "+" in text else []:
         parts = [(one, float(weight)) for one, weight in found]
-    elif path.is_file():
-        try:
-            listed = json.loads(read_text(path))[team]
-            parts = [(within(path.parent, one), float(weight)) for one, weight in listed.items()]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path} is not a population: {error}") from None
-    if not (total := sum(weight for _, weight in parts)) > 0:
-        raise ValueError(f"population is {text!r}; a weight must be over 0")
-    if len(parts) == 1 and parts[0][0] == text:
+        if "+".join(f"{one}={weight}" for one, weight in found) != text or not any(weight for _, weight in parts):
+            raise ValueError(f"population is {text!r}; it must have the form A=0.5+B=0.5, with a weight over 0")
+    else:
         return {text: 1.0}
-    members: dict[str, float] = {}
+    total, members = sum(weight for _, weight in parts), dict[str, float]()
     for one, weight in parts:
-        for member, share in members_of(one, team).items():
+        for member, share in members_of(one, team).items() if weight else ():
             members[member] = members.get(member, 0.0) + share * weight / total
-    return {member: weight for member, weight in members.items() if weight > 0}
+    return members
 
 
 def within(folder: Path, name: str) -> str:
@@ -207,11 +222,11 @@ def load_opponent(name: Any, scenario: Scenario | str | Path, team: str) -> Play
 
 def _player(name: str, scenario: Scenario, team: str) -> Player:
     """Load the player of a name that is not a population."""
-    rule = name.removeprefix(MATE) if team == "sensors" and name.startswith(MATE) else name
-    if rule != name or (team == "targets" and rule in RULES[team]):
-        return RulePlayer(team, rule)
     if team == "sensors":
-        return SensorPlayer(load_agent(name, scenario), scenario)
+        agent = load_agent(name, scenario)
+        return agent.policy if isinstance(agent.policy, RuleAgent) else SensorPlayer(agent, scenario)
+    if name in RULES[team]:
+        return RulePlayer(team, name)
     first, *given = name.split(":")
     if first == "evader":
         return EvaderAgent(scenario, **constructor_options(name, given, EvaderAgent))

@@ -145,7 +145,7 @@ class HierarchicalAgent:
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
-        actions, random = executed(chosen, assigned, mask, len(self.scenario.decisions)), now.random
+        actions, random = executed(chosen, assigned, mask, len(self.scenario.decisions)), BatchRandom(*now.random)
         if self.idle == "random":
             free, random = random.integers(3, n)
             actions[:, :n] = np.where((assigned & (mask != 0)).any(-1), actions[:, :n], free)

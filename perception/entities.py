@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_tokens, check_widths
 from hitmac.perception.encoder import EncoderConfig, feature_layers
-from hitmac.perception.functional import Score, make_score, masked_scores, pool, xavier_linear, zero_masked
+from hitmac.perception.functional import make_score, masked_scores, pool, xavier_linear, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import EncoderBlock
 
@@ -63,7 +63,7 @@ class EntityEncoder(nn.Module):
         of_kind: the embeddings c (number of kinds, f), initialised Xavier-uniform.
 
     Raises:
-        ValueError: no kinds, or an option out of range.
+        ValueError: an option out of range.
     """
 
     def __init__(
@@ -80,8 +80,6 @@ class EntityEncoder(nn.Module):
         num_frequencies: int = 0,
     ) -> None:
         super().__init__()
-        if not kinds:
-            raise ValueError("kinds is empty; expected the width of the features of one kind or more, by name")
         self.kinds = dict(zip(kinds, check_widths(**kinds), strict=True))
         check_choice("attention", attention, ENTITY_BLOCKS)
         config = EncoderConfig(
@@ -95,9 +93,7 @@ class EntityEncoder(nn.Module):
         nn.init.xavier_uniform_(self.of_kind)
         self.blocks = nn.ModuleList(ENTITY_BLOCKS[attention](config) for _ in range(config.num_blocks))
 
-    def forward(
-        self, entities: Mapping[str, Tensor], masks: Mapping[str, Tensor] | None = None, *, need_weights: bool = False
-    ) -> EntityFeatures | tuple[EntityFeatures, Tensor]:
+    def forward(self, entities: Mapping[str, Tensor], masks: Mapping[str, Tensor] | None = None) -> EntityFeatures:
         """Encode a batch of scenes.
 
         Args:
@@ -105,25 +101,18 @@ class EntityEncoder(nn.Module):
                 counts are 0 or more, and may differ between kinds and calls.
             masks: (..., count) for some kinds, 0 and 1 in any dtype; 1 marks a valid entity. Without a mask, all
                 entities of a kind are valid.
-            need_weights: also return the attention weights.
-
-        Returns:
-            :class:`EntityFeatures`; with `need_weights` also the weights (..., num_heads, L, L) of the last block,
-            where L counts the entities of all kinds in the order of `kinds`.
 
         Raises:
             ValueError: missing or unknown kinds, mismatched shapes, or on a CPU masks with other numbers than 0 and 1.
             TypeError: a mask is not a tensor.
         """
         masks = {} if masks is None else masks
-        for name, given in (("entities", entities), ("masks", masks)):
-            for kind in given:
-                check_choice(f"a kind of {name}", kind, self.kinds)
+        if self.kinds.keys() != entities.keys() or masks.keys() - entities.keys():
+            given = f"entities are of {', '.join(entities)}, masks of {', '.join(masks) or 'none'}"
+            raise ValueError(f"{given}; expected the kinds {', '.join(self.kinds)}, with count 0 for none")
         tokens: list[Tensor] = []
         valid: list[Tensor] = []
         for (kind, width), embed, of_kind in zip(self.kinds.items(), self.embed, self.of_kind, strict=True):
-            if kind not in entities:
-                raise ValueError(f"entities has no {kind!r}; expected features (..., count, {width}), count 0 for none")
             x = entities[kind]
             mask = check_tokens(x, masks.get(kind), width, name=kind, mask_name=f"mask of {kind}")
             if tokens and x.shape[:-2] != tokens[0].shape[:-2]:
@@ -132,42 +121,33 @@ class EntityEncoder(nn.Module):
             tokens.append(embed(zero_masked(x, mask)) + of_kind)
             valid.append(torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device) if mask is None else mask)
         x, mask = torch.cat(tokens, -2), torch.cat(valid, -1) if masks else None  # (..., L, f), (..., L)
-        weights = None
         for block in self.blocks:
-            if isinstance(block, AttentionLayer):
-                x, _, *shown = block(x, mask, need_weights=need_weights)
-                weights = shown[0] if shown else None
-            else:
-                x, weights = block(x, key_mask=mask, need_weights=need_weights)
+            x = (block(x, mask) if isinstance(block, AttentionLayer) else block(x, key_mask=mask))[0]
         x = zero_masked(x, mask)
         per_entity = x.split([each.shape[-2] for each in tokens], -2)
-        features = EntityFeatures(dict(zip(self.kinds, per_entity, strict=True)), pool(x, mask, self.pooling))
-        if weights is None:  # not needed
-            return features
-        return features, weights if mask is None else weights * mask[..., None, :, None]
+        return EntityFeatures(dict(zip(self.kinds, per_entity, strict=True)), pool(x, mask, self.pooling))
 
 
 class SelectionHead(nn.Module):
     """Head that selects one of a varying number of candidates, a pointer.
 
-    The logit of candidate i is ``score(W_q q + b_q, W_c c_i + b_c)``, by default the scaled dot product of the query q
-    and the candidate's features c_i (Vinyals, Fortunato, Jaitly, "Pointer networks", NeurIPS 2015, with the score of
-    Vaswani and others, NeurIPS 2017). The order of the candidates permutes the logits.
+    The logit of candidate i is ``(W_q q + b_q) (W_c c_i + b_c) / sqrt(f)``, with the query q and the candidate's
+    features c_i (Vinyals, Fortunato, Jaitly, "Pointer networks", NeurIPS 2015, with the score of Vaswani and others,
+    NeurIPS 2017). The order of the candidates permutes the logits.
 
     Args:
-        weight_dim: width of the query and of the candidates.
-        score: a name in :data:`hitmac.perception.functional.SCORES`, or a score for this width.
+        weight_dim: f, width of the query and of the candidates.
         none: append the choice of no candidate, with learned features, as the last one. It is never masked.
 
     Raises:
         ValueError: an option out of range.
     """
 
-    def __init__(self, weight_dim: int, *, score: str | Score = "scaled_dot", none: bool = False) -> None:
+    def __init__(self, weight_dim: int, *, none: bool = False) -> None:
         super().__init__()
         (self.weight_dim,) = check_widths(weight_dim=weight_dim)
         self.query, self.candidate = (xavier_linear(self.weight_dim, self.weight_dim) for _ in range(2))
-        self.score = make_score(score, self.weight_dim)
+        self.score = make_score("scaled_dot", self.weight_dim)
         self.none = nn.Parameter(torch.zeros(1, self.weight_dim)) if none else None
 
     def forward(self, query: Tensor, candidates: Tensor, mask: Tensor | None = None) -> Tensor:

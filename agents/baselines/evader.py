@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ _DECOY_DISTANCE = 70.0  # from the centre of the sensor
 _CARRIER_DISTANCE = 300.0  # over which a decoy heeds a carrier by 1 / e less
 _INWARD = 3e-4  # weight of the centre of the arena, per unit of distance, as if a carrier were opposite
 _BLOCKED = 2.0  # cost of a cell in a disc, in addition, relative to 1 + price
+_EVERY = 10  # steps between two computations of the fields
 _PATIENCE = 1000.0  # steps in which the price rises by its first value, so that no target waits forever
 _HIDDEN, _SHORT = 0, 1  # kinds of ways
 _CARRIES, _RETIRED = -1, -2  # instead of the sensor of a decoy
@@ -38,8 +39,7 @@ class Memory(NamedTuple):
     disc: np.ndarray  # (B, k) bool: a target has seen the disc
     empty: np.ndarray  # (B, W) bool: a target has found that the warehouse has nothing to send
     decoy: np.ndarray  # (B, m) int64: sensor that the target distracts; -1: none, -2: no more
-    cost: np.ndarray  # (B, 2, C, C) cost of a unit of length in each cell, by kind of way, row and column
-    field: np.ndarray  # (B, 2, W, C, C) cost of the best way from each cell to each warehouse
+    field: np.ndarray  # (B, 2, W, C, C) cost of the best way of each kind to each warehouse, by row and column
 
 
 @compiled
@@ -123,64 +123,40 @@ def _interpolate(p, cell, field, x, y):
     )
 
 
-@compiled
-def _observe(state, cargo, memory, b):
-    """Update the knowledge of the team."""
-    for i in range(state.sensor.shape[0]):
-        memory.age[b, i] += memory.age[b, i] >= 0
-        for j in range(state.target.shape[0]):
-            if cargo.sees_sensor[j, i, b]:
-                memory.age[b, i] = 0
-                memory.seen[b, i, 0] = state.sensor[i, at.HEADING, b]
-                memory.seen[b, i, 1] = state.sensor[i, at.FIELD_OF_VIEW, b]
-    for k in range(state.disc.shape[0]):
-        for j in range(state.target.shape[0]):
-            memory.disc[b, k] |= cargo.sees_disc[j, k, b]
-    for w in range(memory.empty.shape[1]):
-        for j in range(state.target.shape[0]):
-            memory.empty[b, w] |= cargo.empty[j, w, b]
-
-
-@compiled
+@allocating
 def _find_ways(state, p, game, price, memory, cell, b):
     """Compute the fields of all warehouses."""
     price *= 1.0 + memory.clock[b] / _PATIENCE
+    cost = np.empty((_CELLS, _CELLS))  # of a unit of length in each cell
     for way in range(2):
-        changed = False
         for row in range(_CELLS):
             for column in range(_CELLS):
-                x, y, cost = (column + 0.5) * cell - p.half_width, (row + 0.5) * cell - p.half_height, 1.0
-                if way == _HIDDEN:
-                    cost = price + _exposure(state, game.transmittance, memory, b, x, y)
+                x, y = (column + 0.5) * cell - p.half_width, (row + 0.5) * cell - p.half_height
+                hidden = way == _HIDDEN
+                cost[row, column] = price + _exposure(state, game.transmittance, memory, b, x, y) if hidden else 1.0
                 if _blocked(state, game, memory, 0.3 * cell, b, x, y):
-                    cost += _BLOCKED * (1.0 + price)
-                changed |= memory.cost[b, way, row, column] != cost
-                memory.cost[b, way, row, column] = cost
-        if changed:
-            for w in range(game.warehouse.shape[0]):
-                _solve(p, cell, memory.cost[b, way], game.warehouse[w], game.size, memory.field[b, way, w])
+                    cost[row, column] += _BLOCKED * (1.0 + price)
+        for w in range(game.warehouse.shape[0]):
+            _solve(p, cell, cost, game.warehouse[w], game.size, memory.field[b, way, w])
 
 
 @compiled
 def _appoint(state, p, cargo, price, most, memory, b):
-    """Give each known sensor a decoy, the target that loses least, while others have something to carry."""
-    m, busy, decoys = memory.decoy.shape[1], False, 0
-    for w in range(memory.empty.shape[1]):
-        busy |= not memory.empty[b, w]
+    """Give each known sensor a decoy, the target that loses least."""
+    m, decoys = memory.decoy.shape[1], 0
     for j in range(m):
-        busy |= memory.decoy[b, j] == _CARRIES and cargo.weight[j, b] > 0
         decoys += memory.decoy[b, j] >= 0
-    for j in range(m):
-        memory.decoy[b, j] = memory.decoy[b, j] if busy else _RETIRED
     for i in range(state.sensor.shape[0]):
-        best, least = -1, np.inf if memory.age[b, i] >= 0 and decoys < most else -np.inf
-        for j in range(m):
+        best, least = -1, np.inf
+        for j in range(m if memory.age[b, i] >= 0 and decoys < most else 0):
             dx, dy = state.target[j, X, b] - state.sensor[i, X, b], state.target[j, Y, b] - state.sensor[i, Y, b]
             steps = math.hypot(dx, dy) / (state.target[j, at.SPEED, b] * p.time_step)
-            loss = -np.inf if memory.decoy[b, j] == i else cargo.bounty[j, b] + price * steps
-            if memory.decoy[b, j] in (_CARRIES, i) and loss < least:
+            loss = cargo.bounty[j, b] + price * steps
+            if memory.decoy[b, j] == i:  # it has one
+                best, least = -1, -np.inf
+            elif memory.decoy[b, j] == _CARRIES and loss < least:
                 best, least = j, loss
-        if best >= 0 and least > -np.inf:
+        if best >= 0:
             memory.decoy[b, best] = i
             decoys += 1
 
@@ -224,17 +200,13 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
 
 
 @kernel
-def _plan(state, cargo, game, price, decoys, every, memory, starts, chosen, values, share):
-    """Update the memory of the chosen scenes and write the values (B, m, 17) of their moves."""
+def _plan(state, cargo, game, price, decoys, memory, chosen, values, share):
+    """Find ways and decoys in the chosen scenes, and write the values (B, m, 17) of their moves."""
     p = state.parameters[0]
     cell = 2.0 * max(p.half_width, p.half_height) / _CELLS
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            if starts[b]:
-                memory.clock[b] = 0
-                memory.age[b], memory.disc[b], memory.empty[b], memory.decoy[b] = -1, False, False, _CARRIES
-            _observe(state, cargo, memory, b)
-            if memory.clock[b] % every == 0:
+            if memory.clock[b] % _EVERY == 0:
                 _find_ways(state, p, game, price, memory, cell, b)
             memory.clock[b] += 1
             _appoint(state, p, cargo, price, decoys, memory, b)
@@ -263,32 +235,16 @@ class EvaderAgent:
         scenario: scenario to play, with warehouses.
         price: price of a step, in steps in view; 0 or more.
         decoys: most decoys; None: one for each sensor, at most half of the targets.
-        every: steps between two computations of the field; 1 or more.
-
-    Attributes:
-        team: the team that the agent plays, ``"targets"``.
 
     Raises:
-        ValueError: a scenario without warehouses, or an option out of its range.
+        ValueError: an option out of its range.
     """
 
-    team: ClassVar[str] = "targets"
-
-    def __init__(
-        self,
-        scenario: Scenario | str | Path,
-        *,
-        price: float = 0.2,
-        decoys: int | None = None,
-        every: int = 10,
-    ) -> None:
+    def __init__(self, scenario: Scenario | str | Path, *, price: float = 0.2, decoys: int | None = None) -> None:
         self.scenario = load_scenario(scenario)
-        if not self.scenario.warehouses:
-            raise ValueError(f"scenario {self.scenario.name!r} has no warehouses; the evader carries cargoes")
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.price = convert("price", NotNegative, price)
         self.decoys = min(n, m // 2) if decoys is None else whole_number("decoys", decoys, 0, m - 1)
-        self.every = whole_number("every", every, 1, 10_000)
         self._memory = self._forget(0)
 
     def values(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
@@ -303,12 +259,25 @@ class EvaderAgent:
         """
         if len(self._memory.clock) != duel.num_envs:
             self._memory = self._forget(duel.num_envs)
+        rows, chosen = duel.observed, duel.chosen(chosen, "chosen")
+        self._observe(duel, rows.sensor[..., : duel.num_envs], starts & chosen, chosen)
         values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
-        duel.run(
-            _plan, duel.cargo_rows, duel.game, self.price, self.decoys, self.every, self._memory,
-            duel.chosen(starts, "starts"), duel.chosen(chosen, "chosen"), values, rows=duel.observed,
-        )  # fmt: skip
+        options = self.price, self.decoys, self._memory
+        duel.run(_plan, duel.cargo_rows, duel.game, *options, chosen, values, rows=rows)
         return values
+
+    def _observe(self, duel: Duel, sensor: np.ndarray, begins: np.ndarray, chosen: np.ndarray) -> None:
+        """Update the knowledge of the team in the chosen scenes; decoys end where the others have nothing to carry."""
+        memory, cargo = self._memory, duel.cargo
+        for array, first in zip(memory, self._forget(1), strict=True):
+            array[begins] = first
+        memory.age[chosen] += memory.age[chosen] >= 0
+        seen = cargo.sees_sensor.any(1) & chosen[:, None]  # (B, n)
+        memory.age[seen], memory.seen[seen] = 0, sensor[:, [at.HEADING, at.FIELD_OF_VIEW]].transpose(2, 0, 1)[seen]
+        memory.disc[chosen] |= cargo.sees_disc[chosen].any(1)
+        memory.empty[chosen] |= cargo.empty[chosen].any(1)
+        carries = (memory.decoy == _CARRIES) & (cargo.weight > 0)
+        memory.decoy[chosen & memory.empty.all(1) & ~carries.any(1)] = _RETIRED
 
     def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the displacements (B, m, 2) of the moves of the highest value; see :meth:`values`."""
@@ -320,21 +289,15 @@ class EvaderAgent:
         return {name: array.copy() for name, array in self._memory._asdict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore a memory of :meth:`get_state`; raise ValueError for an array of another shape."""
-        memory = self._forget(len(state["clock"]))
-        for name, array in memory._asdict().items():
-            if state[name].shape != array.shape:
-                raise ValueError(f"{name} is of shape {state[name].shape}; expected {array.shape}")
-            array[:] = state[name]
-        memory.decoy.clip(_RETIRED, self.scenario.num_sensors - 1, out=memory.decoy)
-        self._memory = memory
+        """Continue from a memory of :meth:`get_state`."""
+        self._memory = Memory(**{name: array.copy() for name, array in state.items()})
 
     def _forget(self, b: int) -> Memory:
         """Return the memory of `b` scenes before an episode."""
-        scenario, side = self.scenario, (_CELLS, _CELLS)
+        scenario = self.scenario
         n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
         return Memory(
             np.zeros(b, np.int64), np.full((b, n), -1), np.zeros((b, n, 2)),
             np.zeros((b, scenario.random_discs + len(scenario.discs)), np.bool_), np.zeros((b, w), np.bool_),
-            np.full((b, m), _CARRIES), np.zeros((b, 2, *side)), np.zeros((b, 2, w, *side)),
+            np.full((b, m), _CARRIES), np.zeros((b, 2, w, _CELLS, _CELLS)),
         )  # fmt: skip

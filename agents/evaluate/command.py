@@ -208,7 +208,7 @@ def _scenarios(options: Options) -> list[Scenario]:
     for option in ("front", "curves"):
         if path := getattr(options, option):
             check_ending(option, path, ".png")
-    for option in ("front", "vary"):
+    for option in ("front", "vary", "cross", "against"):
         if getattr(options, option) and len(scenes) > 1:
             raise ValueError(f"--{option} takes a single scenario, but there are {len(scenes)}")
     if options.vary and (options.front or options.pictures):

@@ -58,15 +58,14 @@ class Episodes:
             starts = np.full(self.task.num_envs, self.sub_step == 0)
             began = time.perf_counter()
             if isinstance(self.agent.policy, RuleAgent):
-                duel: Any = self.task.simulator
-                action = self.agent.policy.act(duel, starts)
-                self.seconds += time.perf_counter() - began
-                duel.step(action)
+                moving: Any = self.task.simulator
+                action = self.agent.policy.act(moving, starts)
             else:
+                moving = self.task
                 answer = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
                 action, self.state = pair_of(answer, self.agent.name)
-                self.seconds += time.perf_counter() - began
-                self.task.step(action)
+            self.seconds += time.perf_counter() - began
+            moving.step(action)
             self.sub_step += 1
             yield self.sub_step
 

@@ -36,8 +36,9 @@ MEASURES = {"transport": 1.0, "coverage": -1.0}
 WHOLE = 10_001
 """Most steps of an episode of MATE."""
 
+Teams = Sequence[str | Path] | Mapping[str, Any]
+
 _WIDTH = 80  # of a terminal
-_LONGEST = 24  # characters of a team's name
 
 
 @one_thread_each()
@@ -61,31 +62,6 @@ def play_match(
         if not plays.any():
             break
     return {"transport": duel.transport_rate.copy(), "coverage": coverage / time}
-
-
-def play_all(
-    sensors: Mapping[str, Player],
-    targets: Mapping[str, Player],
-    scenario: Scenario,
-    seeds: range,
-    max_episode_steps: int,
-    known: Mapping[str, Any] | None = None,
-    progress: bool = True,
-) -> dict[str, np.ndarray]:
-    """Return each measure (R, C, E) of all matches; those of the first teams are `known`, unless None."""
-    shape = len(sensors), len(targets), len(seeds)
-    scores = {name: np.full(shape, np.nan) for name in MEASURES}
-    for name, given in (known or {}).items():
-        first = np.asarray(given)
-        scores[name][tuple(map(slice, first.shape))] = first
-    missing = np.argwhere(np.isnan(scores["transport"]).any(-1))
-    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, len(seeds), SCENES_AT_ONCE)]
-    for i, j in tqdm(missing.tolist(), unit="match", disable=not progress):
-        pair = [*sensors.values()][i], [*targets.values()][j]
-        matches = [play_match(*pair, scenario, batch, max_episode_steps) for batch in batches]
-        for name, of_one in scores.items():
-            of_one[i, j] = np.concatenate([match[name] for match in matches])
-    return scores
 
 
 def equilibrium(payoff: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -114,8 +90,9 @@ def solve(scores: np.ndarray, sign: float, sensors: Sequence[str], targets: Sequ
     weights and the best responses count as given, since the value of a game does not change with them to first order.
 
     Returns:
-        ``"matrix"``, a summary for each match, row by row; ``"value"``, a summary; ``"sensors"`` and ``"targets"``, for
-        each team its ``weight``, its ``loss``, a summary, and its ``best_response``.
+        ``"per_episode"``, the scores; ``"matrix"``, a summary for each match, row by row; ``"value"``, a summary; and
+        ``"sensors"`` and ``"targets"``, for each team its ``weight``, its ``loss``, a summary, and its
+        ``best_response``.
     """
     worth = sign * scores
     mean = worth.mean(-1)
@@ -123,6 +100,7 @@ def solve(scores: np.ndarray, sign: float, sensors: Sequence[str], targets: Sequ
     value = np.einsum("r,rce,c->e", x, worth, y)  # (E,)
     rows, columns = mean.argmax(1), mean.argmin(0)
     return {
+        "per_episode": scores.tolist(),
         "matrix": [[summary(match[None], (0.0, 1.0)) for match in row] for row in scores],
         "value": summary(sign * value[None], (0.0, 1.0)),
         "sensors": {
@@ -137,81 +115,77 @@ def solve(scores: np.ndarray, sign: float, sensors: Sequence[str], targets: Sequ
 
 
 def evaluate_cross(
-    sensors: Sequence[str | Path],
-    targets: Sequence[str | Path],
+    sensors: Teams,
+    targets: Teams,
     scenario: Scenario | str | Path = "mate-4v8-9",
     *,
     episodes: int = 10,
     seed: int = 0,
     max_episode_steps: int = WHOLE,
     progress: bool = True,
+    known: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Evaluate every team of sensors against every team of targets, on the same whole episodes.
 
     Args:
-        sensors: R names of teams of sensors, each as accepted by :func:`hitmac.agents.load_opponent`.
+        sensors: R names of teams of sensors, each as accepted by :func:`hitmac.agents.load_opponent`; or a mapping of
+            other names to them.
         targets: C names of teams of targets.
         scenario: scenario with two teams: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed.
         max_episode_steps: most sub-steps of an episode, 1 or more, limited by the scenario.
         progress: show a progress bar.
+        known: result for the first of these teams, whose matches are not played again if the seeds are the same.
 
     Returns:
-        A mapping of ``"sub_steps"``, ``"provenance"`` and the contents of :func:`games`.
+        A mapping of ``"scenario"``, ``"episodes"``, ``"seeds"`` (first, last), ``"sub_steps"``, ``"provenance"``, and
+        the games ``"transport"`` and ``"coverage"``, results of :func:`solve`.
 
     Raises:
-        ValueError: no team or episode, a team given twice, an unknown name, or a scenario without two teams.
+        ValueError: no episode, an unknown name, or a scenario without two teams.
     """
     scenario = load_scenario(scenario)
     if not scenario.warehouses:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
-    teams: dict[str, dict[str, Player]] = {}
-    for team, names in (("sensors", sensors), ("targets", targets)):
-        teams[team] = {str(name): load_opponent(name, scenario, team) for name in names}
-        if twice := next((name for name in map(str, names) if [*map(str, names)].count(name) > 1), None):
-            raise ValueError(f"{team} has {twice} twice; leave one out")
-        if not names:
-            raise ValueError(f"{team} is empty; give one or more")
+    rows, columns = _loaded("sensors", sensors, scenario), _loaded("targets", targets, scenario)
     seeds = range(seed, seed + positive("episodes", episodes))
     sub_steps = scenario.sub_steps_of(positive("max_episode_steps", max_episode_steps))
-    scores = play_all(teams["sensors"], teams["targets"], scenario, seeds, sub_steps, progress=progress)
-    found = games(scores, scenario, seeds, [*teams["sensors"]], [*teams["targets"]])
-    return {"sub_steps": sub_steps, "provenance": provenance()} | found
+    about = {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "sub_steps": sub_steps}
+    scores = {name: np.full((len(rows), len(columns), episodes), np.nan) for name in MEASURES}
+    if known and known.get("seeds") == about["seeds"]:
+        for name, of_one in scores.items():
+            first = np.array(known[name]["per_episode"])
+            of_one[: first.shape[0], : first.shape[1]] = first
+    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
+    missing = np.argwhere(np.isnan(scores["transport"]).any(-1)).tolist()
+    for i, j in tqdm(missing, unit="match", disable=not progress):
+        pair = [*rows.values()][i], [*columns.values()][j]
+        matches = [play_match(*pair, scenario, batch, sub_steps) for batch in batches]
+        for name, of_one in scores.items():
+            of_one[i, j] = np.concatenate([match[name] for match in matches])
+    games = {name: solve(scores[name], sign, [*rows], [*columns]) for name, sign in MEASURES.items()}
+    return about | {"provenance": provenance()} | games
 
 
-def games(
-    scores: Mapping[str, np.ndarray], scenario: Scenario, seeds: range, sensors: Sequence[str], targets: Sequence[str]
-) -> dict[str, Any]:
-    """Return ``"scenario"``, ``"episodes"``, ``"seeds"`` (first, last), and the game of each measure (R, C, E).
-
-    ``"transport"`` and ``"coverage"`` are results of :func:`solve` with ``"per_episode"``, the values.
-    """
-    about = {"scenario": scenario.name, "episodes": len(seeds), "seeds": [seeds[0], seeds[-1]]}
-    return about | {
-        name: solve(scores[name], sign, sensors, targets) | {"per_episode": scores[name].tolist()}
-        for name, sign in MEASURES.items()
-    }
+def _loaded(team: str, names: Teams, scenario: Scenario) -> dict[str, Player]:
+    """Return the players of a team by name."""
+    named = names if isinstance(names, Mapping) else {str(name): name for name in names}
+    return {name: load_opponent(one, scenario, team) for name, one in named.items()}
 
 
 def cross_table(evaluation: Mapping[str, Any]) -> str:
     """Return the games of :func:`evaluate_cross` as tables for the terminal, targets in columns."""
-    names = [*evaluation["transport"]["targets"]]
-    letters = [chr(ord("A") + j) if j < 26 else str(j) for j in range(len(names))]
-    lines = [
-        title(evaluation),
-        "",
-        "targets:",
-        *(f"  {letter}  {name}" for letter, name in zip(letters, names, strict=True)),
-    ]
+    letters = {name: chr(ord("A") + j) for j, name in enumerate(evaluation["transport"]["targets"])}
+    lines = [title(evaluation), "", "targets:", *(f"  {letter}  {name}" for name, letter in letters.items())]
     for measure, sign in MEASURES.items():
         game = evaluation[measure]
-        rows = [["sensors", *letters, "loss", "weight"]]
+        columns = game["targets"].values()
+        rows = [["sensors", *letters.values(), "loss", "weight"]]
         for (name, one), cells in zip(game["sensors"].items(), game["matrix"], strict=True):
-            short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
-            rows.append([short, *map(_cell, cells), _cell(one["loss"]), f"{one['weight']:.2f}"])
-        rows.append(["loss", *(_cell(one["loss"]) for one in game["targets"].values()), "", ""])
-        rows.append(["weight", *(f"{one['weight']:.2f}" for one in game["targets"].values()), "", ""])
+            rows.append([label_of(name, {}), *map(_cell, cells), _cell(one["loss"]), f"{one['weight']:.2f}"])
+        rows.append(["loss", *(_cell(one["loss"]) for one in columns), "", ""])
+        rows.append(["weight", *(f"{one['weight']:.2f}" for one in columns), "", ""])
         if sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2 > _WIDTH:  # without intervals
             rows = [[cell.partition(" \u00b1")[0] for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -230,21 +204,20 @@ def _cell(summed: Mapping[str, Any]) -> str:
 
 def save_matrix(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw the matrix of each measure, sensors in rows and targets in columns, with the weights of the equilibrium."""
-    rows, columns = len(evaluation["transport"]["sensors"]), len(evaluation["transport"]["targets"])
+    rows, columns = np.shape(evaluation["transport"]["matrix"])
     figure = new_figure((5.0 + 1.6 * columns, 2.2 + 0.5 * rows), title(evaluation))
-    axes = figure.subplots(1, len(MEASURES))
-    for axis, (measure, sign) in zip(axes, MEASURES.items(), strict=True):
+    for axis, (measure, sign) in zip(figure.subplots(1, len(MEASURES)), MEASURES.items(), strict=True):
         game = evaluation[measure]
-        means = np.array([[match["mean"] for match in row] for row in game["matrix"]])
+        means = np.mean(game["per_episode"], -1)
         image = axis.imshow(means, cmap="Reds" if sign > 0 else "Blues", aspect="auto")
         for i, j in np.ndindex(means.shape):
             colour = "white" if image.norm(means[i, j]) > 0.55 else "#333333"
             axis.text(j, i, f"{means[i, j]:.3f}", ha="center", va="center", fontsize=8, color=colour)
-        labels = {
-            team: [f"{label_of(name, {})}\n{one['weight']:.2f}" for name, one in game[team].items()]
+        sensors, targets = (
+            [f"{label_of(name, {})}\n{one['weight']:.2f}" for name, one in game[team].items()]
             for team in ("sensors", "targets")
-        }
-        axis.set_xticks(range(columns), labels["targets"], fontsize=8, rotation=30, ha="right")
-        axis.set_yticks(range(rows), labels["sensors"], fontsize=8)
+        )
+        axis.set_xticks(range(columns), targets, fontsize=8, rotation=30, ha="right")
+        axis.set_yticks(range(rows), sensors, fontsize=8)
         axis.set_title(f"{measure}, value {game['value']['mean']:.3f}", fontsize=10)
     write_figure(path, figure)

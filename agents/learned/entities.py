@@ -27,58 +27,44 @@ class EntityExtractor(BaseFeaturesExtractor):
         observation_space: Dict with the features (count, d) of every kind, and its mask (count,), ``KIND_mask``, unless
             all are valid.
         encoder_config: the options :data:`ENTITY_OPTIONS`; None: the defaults.
-        candidates: the kind of which one entity is selected.
-
-    Raises:
-        ValueError: the candidates are no kind of the space.
     """
 
-    def __init__(
-        self, observation_space: spaces.Dict, encoder_config: EncoderConfig | None = None, candidates: str = "moves"
-    ) -> None:
+    def __init__(self, observation_space: spaces.Dict, encoder_config: EncoderConfig | None = None) -> None:
         config = encoder_config or EncoderConfig()
         super().__init__(observation_space, config.weight_dim)
         kinds = {name: space.shape[-1] for name, space in observation_space.items() if not name.endswith(MASK)}  # type: ignore[index]
-        check_choice("candidates", candidates, kinds)
-        self.weight_dim, self.candidates = config.weight_dim, candidates
         options = {name: getattr(config, name) for name in ENTITY_OPTIONS}
         self.encoder = EntityEncoder(kinds, attention="tanh", **options)
 
-    def encode(self, observations: dict[str, Tensor]) -> tuple[EntityFeatures, Tensor | None]:
-        """Return the features of the entities, and the mask (B, k) bool of the candidates or None."""
+    def encode(self, observations: dict[str, Tensor]) -> EntityFeatures:
+        """Return the features of the entities and of the scenes."""
         entities = {kind: observations[kind] for kind in self.encoder.kinds}
-        masks = {kind: observations[kind + MASK].bool() for kind in entities if kind + MASK in observations}
-        return self.encoder(entities, masks), masks.get(self.candidates)
+        masks = {kind: observations[kind + MASK] for kind in entities if kind + MASK in observations}
+        return self.encoder(entities, masks)
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """Return the features of the scenes."""
-        return self.encode(observations)[0].global_feature
+        return self.encode(observations).global_feature
 
 
 class PointerHead(SelectionHead):
-    """Logits of the candidates, selected by the actor's own feature and that of the scene; at first almost equal."""
+    """Logits (B, k) of the candidates (B, k, f), selected by the actor (B, f); at first almost equal."""
 
-    def __init__(self, weight_dim: int, candidates: str) -> None:
+    def __init__(self, weight_dim: int) -> None:
         super().__init__(weight_dim)
-        self.candidates = candidates
         nn.init.xavier_uniform_(self.query.weight, 0.01)
 
-    def forward(self, features: EntityFeatures, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(self, features: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:  # type: ignore[override]
         """Return (B, k)."""
-        return super().forward(of_actor(features), features.per_entity[self.candidates], mask)
+        return super().forward(*features, mask)
 
 
 class ActorValue(nn.Sequential):
     """Value of the state of an actor, by a perceptron on its own feature and that of the scene."""
 
-    def forward(self, features: EntityFeatures, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(self, features: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:  # type: ignore[override]
         """Return (B, 1)."""
-        return super().forward(of_actor(features))
-
-
-def of_actor(features: EntityFeatures) -> Tensor:
-    """Return the feature of the actor and its scene (B, f)."""
-    return features.per_entity["own"][..., 0, :] + features.global_feature
+        return super().forward(features[0])
 
 
 class EntityPolicy(AttentionPolicy):
@@ -107,21 +93,27 @@ class EntityPolicy(AttentionPolicy):
         candidates: str = "moves",
         **kwargs: Any,
     ) -> None:
-        self.assigns, self.credit, self.critic_kind = False, "team", "value_head"
+        self.assigns, self.credit, self.candidates = False, "team", candidates
         self.decisions, self.num_actions = 1, int(action_space.n)  # type: ignore[attr-defined]
         kwargs.setdefault("features_extractor_class", EntityExtractor)
         given = {name: kwargs.pop(name) for name in ("encoder_config", *ENTITY_OPTIONS) if name in kwargs}
-        options = {"encoder_config": take_encoder_config(given), "candidates": candidates}
-        kwargs.setdefault("features_extractor_kwargs", options)
+        kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(given)})
         ActorCriticPolicy.__init__(self, observation_space, action_space, lr_schedule, **kwargs)
+        check_choice("candidates", candidates, self.features_extractor.encoder.kinds)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return ActorCriticPolicy._get_constructor_parameters(self) | {"candidates": self.candidates}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Build the networks, under Stable-Baselines3's names."""
-        width = self.features_extractor.weight_dim
-        self.action_net = PointerHead(width, self.features_extractor.candidates)
+        width = self.features_extractor.features_dim
+        self.action_net = PointerHead(width)
         self.value_net = ActorValue(*perceptron(width, width, 1, gain=1.0))  # type: ignore[assignment]
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def encode(self, obs: Any) -> tuple[Any, Tensor | None]:
-        """Return the features of the entities, and the mask (B, k) bool of the candidates."""
-        return self.features_extractor.encode({name: part.float() for name, part in obs.items()})
+        """Return the feature of the actor and the scene (B, f), those of the candidates (B, k, f), and their mask."""
+        shown = {name: part.bool() if name.endswith(MASK) else part.float() for name, part in obs.items()}
+        features = self.features_extractor.encode(shown)
+        actor = features.per_entity["own"][..., 0, :] + features.global_feature
+        return (actor, features.per_entity[self.candidates]), shown.get(self.candidates + MASK)

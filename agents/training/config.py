@@ -422,8 +422,6 @@ class DuelOptions(RunOptions):
     """Policy from which the first training of the sensors starts: directory of a run. None: random weights."""
     targets_start: str | None = None
     """The same for the targets."""
-    weights: Annotated[str, Choice(("equal", "nash"))] = "equal"
-    """Weights of a population: equal, as in fictitious play; or nash, those of an equilibrium of the matches so far."""
     num_envs: NumEnvs | None = None
     """Number of parallel scenes. None: that of each team's own job."""
     weight_dim: Count | None = None

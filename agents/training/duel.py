@@ -1,22 +1,17 @@
 """Self-play in a duel: in turn, each team is trained against a growing population of the other team.
 
 In iteration k the targets learn against the population of the sensors, then the sensors against that of the targets,
-each from the weights of its last policy; every policy joins the population of its team. The weights of a population are
-equal, as in fictitious play (Brown, "Iterative Solution of Games by Fictitious Play", 1951), or those of a Nash
-equilibrium of the matches so far, as in policy-space response oracles (Lanctot and others, NeurIPS 2017).
+each from the weights of its last policy; every policy joins the population of its team. All agents of a population have
+the same weight, as in fictitious play (Brown, "Iterative Solution of Games by Fictitious Play", 1951).
 """
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from hitmac.agents.duel import POPULATION, load_opponent, members_of, within
-from hitmac.agents.evaluate.cross import MEASURES, WHOLE, cross_table, equilibrium, games, play_all, save_matrix
-from hitmac.agents.evaluate.figures import new_figure, plain_axis, write_figure
+from hitmac.agents.duel import POPULATION, members_of, within
+from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
 from hitmac.agents.training.config import JOBS, DuelOptions, Options, completed
 from hitmac.agents.training.report import CURVE_SEED
 from hitmac.agents.training.resume import open_run, resolve
@@ -24,6 +19,7 @@ from hitmac.agents.training.train import train
 from hitmac.envs.files import read_text, write_text
 from hitmac.envs.scenario import Scenario
 
+TEAMS = ("sensors", "targets")
 JOB_OF = {"targets": "transport", "sensors": "coverage-ppo"}
 """Job that trains each team, in the order of an iteration."""
 
@@ -36,16 +32,15 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
     continues in the interrupted training, and equals the uninterrupted one.
     """
     folder, path = options.folder, options.folder / POPULATION
+    population: dict[str, Any] = {team: members_of(getattr(options, team), team) for team in TEAMS}
     if path.is_file():
         population = json.loads(read_text(path))
-    else:
-        first = {team: [*members_of(getattr(options, team), team)] for team in JOB_OF}
-        population = extended({"losses": {}}, first, options, scenario)
     for number in range(1, options.iterations + 1):
         for team in JOB_OF:
-            name, others = f"{team}-{number}", population["sensors" if team == "targets" else "targets"]
+            name, (other,) = f"{team}-{number}", set(TEAMS) - {team}
             if name in population[team]:
                 continue
+            others = [*population[other]]
             print(f"\niteration {number} of {options.iterations}: {team} against {len(others)} of the other team")
             asked = response_to(others, options, scenario, team, number)
             response, scene = resolve(dataclasses.replace(asked, resume=asked.folder.exists()), None, scenario)
@@ -53,27 +48,21 @@ def train_duel(options: DuelOptions, scenario: Scenario) -> bool:
                 opened = dataclasses.replace(opened, start=asked.start, opponent=asked.opponent)
                 if train(opened, scene)[1]:
                     return True
-            population = extended(population, {team: [name]}, options, scenario)
+            population = extended(population, team, name, options, scenario)
             write_text(path, json.dumps(population) + "\n")
-            scores = {measure: np.array(population[measure]) for measure in MEASURES}
-            evaluation = games(scores, scenario, _seeds(options), [*population["sensors"]], [*population["targets"]])
-            print(f"\n{cross_table(evaluation)}")
-            save_matrix(folder / "matrix.png", evaluation)
-            save_losses(folder / "losses.png", population["losses"])
+            print(f"\n{cross_table(population)}")
+            save_matrix(folder / "matrix.png", population)
     return False
 
 
-def response_to(
-    others: Mapping[str, float], options: DuelOptions, scenario: Scenario, team: str, number: int
-) -> Options:
-    """Return the options of the training of a team in iteration `number`, from 1, against weighted agents."""
+def response_to(others: Sequence[str], options: DuelOptions, scenario: Scenario, team: str, number: int) -> Options:
+    """Return the options of the training of a team in iteration `number`, from 1, against other agents."""
     folder, kind = options.folder, JOBS[JOB_OF[team]]
     before = str(folder / f"{team}-{number - 1}") if number > 1 else getattr(options, f"{team}_start")
-    names = {within(folder, name): weight for name, weight in others.items() if weight > 0}
-    population = "+".join(f"{name}={weight:.6f}" for name, weight in names.items())
+    names = [within(folder, name) for name in others]
     given: dict[str, Any] = {
         "start": before,
-        "opponent": population if len(names) > 1 else min(names),
+        "opponent": "+".join(f"{name}=1" for name in names) if len(names) > 1 else names[0],
         "seed": 1000 * options.seed + number,
         "run_dir": folder / f"{team}-{number}",
         "curve_points": 0,
@@ -85,51 +74,24 @@ def response_to(
 
 
 def extended(
-    population: Mapping[str, Any], joins: Mapping[str, list[str]], options: DuelOptions, scenario: Scenario
+    population: Mapping[str, Any], team: str, response: str, options: DuelOptions, scenario: Scenario
 ) -> dict[str, Any]:
-    """Return a population which agents have joined, by team, after their matches.
+    """Return a population which the response of a team has joined, after its matches.
 
     Returns:
-        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents;
-        ``"transport"`` and ``"coverage"`` of the matches (R, C, E), on the episodes ``"seeds"`` (first, last); and
-        ``"losses"``: for each response, how much transport rate the population that it was trained against loses to it,
-        beyond its mean against the population of the response.
+        The result of :func:`hitmac.agents.evaluate.cross.evaluate_cross` for all agents, without its provenance; and
+        ``"sensors"`` and ``"targets"``, the weights by agent, names in the directory of the run or of other agents.
     """
-    seeds = _seeds(options)
-    ends = [seeds[0], seeds[-1]]
-    weights = {team: {**population.get(team, {}), **dict.fromkeys(joins.get(team, ()), 0.0)} for team in JOB_OF}
-    players = {
-        team: {name: load_opponent(within(options.folder, name), scenario, team) for name in names}
-        for team, names in weights.items()
-    }
-    known = {name: population[name] for name in MEASURES if population.get("seeds") == ends}
-    scores = play_all(players["sensors"], players["targets"], scenario, seeds, scenario.sub_steps_of(WHOLE), known)
-    payoff, losses = scores["transport"].mean(-1), dict(population["losses"])
-    if len(joins) == 1:
-        x, y = (np.array([*weights[team].values()]) for team in ("sensors", "targets"))  # 0 for the one that joins
-        ((team, (name,)),) = joins.items()
-        gained = (x @ payoff[:, -1] if team == "targets" else payoff[-1] @ y) - x @ payoff @ y
-        losses[name] = float(gained if team == "targets" else -gained)
-    shares = equilibrium(payoff) if options.weights == "nash" else [np.full(size, 1 / size) for size in payoff.shape]
-    shared = zip(("sensors", "targets"), shares, strict=True)
-    found = {team: dict(zip(weights[team], share.tolist(), strict=True)) for team, share in shared}
-    return found | {name: of_one.tolist() for name, of_one in scores.items()} | {"seeds": ends, "losses": losses}
-
-
-def _seeds(options: DuelOptions) -> range:
-    """Return the seeds of the matches."""
-    return range(CURVE_SEED, CURVE_SEED + options.episodes)
-
-
-def save_losses(path: Path, losses: Mapping[str, float]) -> None:
-    """Draw what the population of each team loses to the response trained against it, over the iterations."""
-    figure = new_figure((6.0, 3.4), "transport rate that a population loses to the response trained against it")
-    axis = figure.subplots()
-    for loser, team in (("sensors", "targets"), ("targets", "sensors")):
-        points = [loss for name, loss in losses.items() if name.startswith(f"{team}-")]
-        axis.plot(range(1, len(points) + 1), points, marker="o", ms=4, label=loser)
-    axis.set_xlabel("iteration")
-    axis.axhline(0.0, lw=0.7, color="#7d7d7d")
-    axis.legend(frameon=False)
-    plain_axis(axis, "both")
-    write_figure(path, figure)
+    names = {side: [*population[side], *([response] if side == team else ())] for side in TEAMS}
+    sensors, targets = ({name: within(options.folder, name) for name in names[side]} for side in TEAMS)
+    found = evaluate_cross(
+        sensors,
+        targets,
+        scenario,
+        episodes=options.episodes,
+        seed=CURVE_SEED,
+        max_episode_steps=WHOLE,
+        known=population,
+    )
+    del found["provenance"]  # in the configuration of the run
+    return found | {side: dict.fromkeys(names[side], 1 / len(names[side])) for side in TEAMS}

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
+from hitmac.agents.duel import memory_of, set_memory
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
@@ -165,14 +166,11 @@ class MoveLabels(TurnLabels):
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`TurnLabels.get_state`."""
-        state = self.teacher.get_state() if hasattr(self.teacher, "get_state") else {}
-        return {f"teacher/{name}": array for name, array in state.items()}
+        return memory_of(self.teacher, "teacher")
 
     def set_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """See :meth:`TurnLabels.set_state`."""
-        if hasattr(self.teacher, "set_state"):
-            own = {name.removeprefix("teacher/"): one for name, one in arrays.items() if name.startswith("teacher/")}
-            self.teacher.set_state(own)
+        set_memory(self.teacher, "teacher", arrays)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
         """See :meth:`TurnLabels.best`."""

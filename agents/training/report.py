@@ -16,7 +16,6 @@ from hitmac.agents.evaluate.film import save_film
 from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
-from hitmac.agents.learned.targets import TargetPlayer
 from hitmac.agents.policy import Policy, digest
 from hitmac.agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
@@ -65,12 +64,10 @@ def metric_of(options: Options) -> str:
 # The curve.
 
 
-def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy | TargetPlayer:
-    """Return the policy in training as an agent, an executor as a level of the hierarchy, targets as a player."""
+def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
+    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
         return as_level(policy, config)
-    if config.role == "targets":
-        return TargetPlayer(policy, config.scenario)
     executor = None
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
@@ -232,7 +229,7 @@ def evaluate_duel(folders: Sequence[Path], options: Options, scenario: Scenario)
     """Evaluate the policies of runs, and the rules of their team, against the opponent of the training."""
     targets = options.task.spec.role == "targets"
     own = [*map(str, folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
-    other = [options.opponent or "greedy"]
+    other = [options.opponent or scenario.walk.removeprefix("carry-")]
     sensors, players = (other, own) if targets else (own, other)
     print(f"\nevaluating {options.episodes} episodes of each match; --episodes sets another number")
     with checked_device(options.device):

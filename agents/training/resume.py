@@ -294,11 +294,6 @@ def put_moments(optimizer: Optimizer, moments: Arrays) -> None:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _opponent(venv: DirectionalSensorVecEnv) -> Any:
-    """Return the player of the other team in the environments; None without one."""
-    return getattr(venv.task, "opponent", None)
-
-
 def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
     """Write the state that the rest of the run depends on; call it between two rollouts."""
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
@@ -310,7 +305,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         groups["venv"]["assigned"] = venv.task.assigned
     if isinstance(venv.task.observer, BeliefObserver):
         groups["beliefs"] = venv.task.observer.get_state()
-    if hasattr(opponent := _opponent(venv), "get_state"):
+    if hasattr(opponent := venv.task.opponent, "get_state"):
         groups["opponent"] = opponent.get_state()
     if isinstance(model, Imitation):
         groups["buffer"] = model.get_state()
@@ -335,7 +330,7 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
             venv.task.assigned[:] = groups["venv"]["assigned"]
         if isinstance(venv.task.observer, BeliefObserver):
             venv.task.observer.set_state(groups["beliefs"])
-        if hasattr(opponent := _opponent(venv), "set_state"):
+        if hasattr(opponent := venv.task.opponent, "set_state"):
             opponent.set_state(groups.get("opponent", {}))
         model._last_obs = venv.observe()
         model._last_episode_starts = groups["venv"]["episode_starts"]

@@ -238,7 +238,7 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
 def _train(options: Options, engine: Any, stop: threading.Event) -> None:
     check_outputs(engine.policies)
     progress, clock = engine.progress, TrainingClock(options, engine)
-    trained = in_training(options, engine.policies[0], engine.config)
+    trained = in_training(options, engine.policies[0], engine.config) if options.curve_points else None
     curve = CurveEvaluation(options, trained, engine.config.scenario, progress, clock.fraction_at)
     saved = progress.seconds
     try:

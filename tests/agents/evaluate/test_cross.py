@@ -10,11 +10,9 @@ from hypothesis.extra.numpy import arrays
 
 from hitmac.agents.evaluate import cross
 from hitmac.agents.evaluate.command import main
-from hitmac.agents.evaluate.cross import cross_table, equilibrium, evaluate_cross, games, play_all, play_match, solve
+from hitmac.agents.evaluate.cross import MEASURES, cross_table, equilibrium, evaluate_cross, play_match, solve
 from hitmac.envs import Duel, load_scenario
 from hitmac.envs.duel import RulePlayer
-
-SCENE = load_scenario("hit-mac")
 
 
 @pytest.mark.parametrize(("payoff", "rows", "columns"), [
@@ -66,15 +64,18 @@ def test_losses_are_those_to_the_best_response_beyond_the_value():
 
 def made(rows, columns, episodes=4):
     rng = np.random.default_rng(0)
-    scores = {name: 0.2 + 0.5 * rng.random((rows, columns, episodes)) for name in cross.MEASURES}
-    sensors, targets = [f"sensors-{i}" for i in range(rows)], [f"runs/a/long/path/targets-{j}" for j in range(columns)]
-    return games(scores, SCENE, range(3, 3 + episodes), sensors, targets)
+    names = [f"sensors-{i}" for i in range(rows)], [f"runs/a/long/path/targets-{j}" for j in range(columns)]
+    scores = {
+        name: (0.2 + 0.5 * rng.random((rows, columns, episodes)), sign, *names) for name, sign in MEASURES.items()
+    }
+    about = {"scenario": "mate", "episodes": episodes, "seeds": [3, 2 + episodes]}
+    return about | {name: solve(*game) for name, game in scores.items()}
 
 
 def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
     small, large = cross_table(made(2, 2)), cross_table(made(3, 6))
     assert max(map(len, f"{small}\n{large}".splitlines())) <= 80
-    assert small.startswith("hit-mac, 4 episodes, seeds 3 to 6\n\ntargets:\n  A  runs/a/long/path/targets-0\n")
+    assert small.startswith("mate, 4 episodes, seeds 3 to 6\n\ntargets:\n  A  runs/a/long/path/targets-0\n")
     result = made(2, 2)["transport"]
     cell = result["matrix"][1][0]
     half = (cell["ci95"][1] - cell["ci95"][0]) / 2
@@ -84,37 +85,9 @@ def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
     assert "nan" not in cross_table(made(1, 1, 1))  # no interval
 
 
-def test_the_figure_shows_every_match(tmp_path):
-    cross.save_matrix(tmp_path / "matrix.png", made(2, 3))
-    assert (tmp_path / "matrix.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_only_missing_matches_are_played(monkeypatch):
-    played = []
-
-    def play(sensors, targets, scenario, seeds, steps):
-        played.append((sensors, targets, [*seeds], steps))
-        return {"transport": np.array(seeds) + 10.0 * sensors + 100 * targets, "coverage": np.zeros(len(seeds))}
-
-    monkeypatch.setattr(cross, "play_match", play)
-    monkeypatch.setattr(cross, "SCENES_AT_ONCE", 2)
-    options = SCENE, range(3), 7
-    first = play_all({"a": 1, "b": 2}, {"c": 1}, *options, progress=False)
-    assert played == [(1, 1, [0, 1], 7), (1, 1, [2], 7), (2, 1, [0, 1], 7), (2, 1, [2], 7)]
-    played.clear()
-    known = {name: one.tolist() for name, one in first.items()}
-    second = play_all({"a": 1, "b": 2}, {"c": 1, "d": 3}, *options, known, progress=False)
-    assert [one[:2] for one in played[::2]] == [(1, 3), (2, 3)]
-    assert second["transport"][1, 1].tolist() == [320.0, 321.0, 322.0]
-    np.testing.assert_array_equal(second["transport"][:, :1], first["transport"])
-
-
 # --- matches ---
 
 SMALL = load_scenario("mate-2v4-0").replace(cargoes=1)
-TEAMS = ["mate:greedy", "mate:naive", "mate:greedy=1+mate:naive=1"], ["greedy", "random", "greedy=1+random=1"]
-
-SHORT = {"max_episode_steps": 60, "progress": False}
 
 
 def test_a_match_is_played_until_all_is_delivered():
@@ -129,25 +102,36 @@ def test_a_match_is_played_until_all_is_delivered():
     assert len(set(found["coverage"])) == 3
 
 
-def test_a_population_plays_the_matches_of_its_players():
-    episodes = np.array(evaluate_cross(*TEAMS, SMALL, episodes=6, seed=5, **SHORT)["coverage"]["per_episode"])
-    drawn = (episodes[2] == episodes[:2, :]).argmax(0)  # (C, E) the player of the sensors
-    assert (episodes[2] == np.take_along_axis(episodes[:2], drawn[None], 0)[0]).all()
-    assert (drawn == drawn[0]).all()
-    assert set(drawn[0]) == {0, 1}
-    assert ((episodes[:, 2] == episodes[:, 0]) | (episodes[:, 2] == episodes[:, 1])).all()
-    alone = evaluate_cross(["mate:greedy=1+mate:naive=1"], ["greedy"], SMALL, episodes=1, seed=7, **SHORT)
-    assert alone["coverage"]["per_episode"][0][0] == [episodes[2, 0, 2]]  # in a batch of its own
-    assert (alone["seeds"], alone["sub_steps"], alone["scenario"]) == ([7, 7], 60, SMALL.name)
+def test_only_missing_matches_are_played(monkeypatch):
+    played = []
+
+    def play(sensors, targets, scenario, seeds, steps):
+        played.append((sensors.rule, targets.rule, [*seeds], steps))
+        return {"transport": np.array(seeds) + 10.0 * len(played), "coverage": np.zeros(len(seeds))}
+
+    monkeypatch.setattr(cross, "play_match", play)
+    monkeypatch.setattr(cross, "SCENES_AT_ONCE", 2)
+    options = {"episodes": 3, "max_episode_steps": 7, "progress": False}
+    first = evaluate_cross({"a": "mate:greedy", "b": "mate:naive"}, ["greedy"], SMALL, **options)
+    halves = [0, 1], [2]
+    assert played == [(rule, "greedy", half, 7) for rule in ("greedy", "naive") for half in halves]
+    assert [*first["transport"]["sensors"]] == ["a", "b"]
+    assert (first["seeds"], first["sub_steps"], first["scenario"]) == ([0, 2], 7, SMALL.name)
+    played.clear()
+    names = ["mate:greedy", "mate:naive"], ["greedy", "random"]
+    second = evaluate_cross(*names, SMALL, known=first, **options)
+    assert played == [(rule, "random", half, 7) for rule in ("greedy", "naive") for half in halves]
+    episodes = [np.array(one["transport"]["per_episode"]) for one in (first, second)]
+    np.testing.assert_array_equal(episodes[1][:, :1], episodes[0])
+    assert episodes[1][1, 1].tolist() == [30.0, 31.0, 42.0]
+    evaluate_cross(*names, SMALL, seed=1, known=first, **options)  # other episodes
+    assert len(played) == 4 + 8
 
 
 @pytest.mark.parametrize(("arguments", "options", "message"), [
     ((["mate:greedy"], ["greedy"], "hit-mac"), {}, "scenario is 'hit-mac', which has no warehouses; two teams play in"),
-    ((["mate:greedy"], [], SMALL), {}, "targets is empty; give one or more"),
-    ((["mate:greedy"], ["greedy", "naive", "greedy"], SMALL), {}, "targets has greedy twice; leave one out"),
     ((["mate:gredy"], ["greedy"], SMALL), {}, r"unknown rule 'gredy' of the sensors \(did you mean greedy\?\)"),
     ((["mate:greedy"], ["greedy"], SMALL), {"episodes": 0}, "episodes is 0"),
-    ((["mate:greedy"], ["greedy"], SMALL), {"max_episode_steps": 0}, "max_episode_steps is 0"),
 ])  # fmt: skip
 def test_evaluations_that_are_refused(arguments, options, message):
     with pytest.raises(ValueError, match=message):
@@ -169,7 +153,7 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film is given; with --cross or"),
-    (["--cross", "mate:greedy", "--against", "greedy"], "scenario is 'hit-mac', which has no warehouses"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross takes a single scenario"),
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is given; in a game of two"),
     (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip

@@ -41,7 +41,7 @@ LEARNERS = [
     ("coordinator", "random", {}),
     ("coordinator", "obstacles", {"algorithm": "imitation", "teacher": "planner-fast"}),
     ("transport", "mate-2v4-0", {"hold": 2}),
-    ("transport", "mate-2v4-0", {"algorithm": "imitation", "teacher": "greedy"}),
+    ("transport", "mate-2v4-0", {"algorithm": "imitation", "teacher": "evader"}),
 ]
 
 
