@@ -1,17 +1,12 @@
 """Loop of real cameras: its time, its orders, and its faults, one by one."""
 
-import contextlib
-import http.client
 import json
-from itertools import islice
 from types import SimpleNamespace
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.run.live import Live
 from tests.agents.run.fakes import NAMES, SITE, UNIX, Fleet, made, played, scan, scans
 
 T = SITE.time_step
@@ -186,21 +181,3 @@ def test_a_planner_follows_the_tracks_of_a_walking_target():
     assert label == int(label)
     assert frame["covered"] > 0.9  # it is in the view of the western camera
     assert frame["view"] == [90.0, 90.0]
-
-
-def test_a_page_that_is_closed_changes_nothing():
-    live = Live(SITE, names=NAMES)
-    loop, _, _ = made(scans(*EVERY), hands=live)
-    with contextlib.closing(live):
-        frames = []
-        address = urlsplit(live.address)
-        page = http.client.HTTPConnection(address.netloc, timeout=30)
-        page.request("GET", f"{address.path}events")
-        for frame in islice(loop.steps(), 12):
-            live.publish(frame)
-            frames.append(frame)
-            if len(frames) == 4:
-                assert page.getresponse().readline().startswith(b"data: ")
-                page.close()
-    assert len(frames) == 12
-    assert not messages(frames)
