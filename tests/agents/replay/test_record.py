@@ -7,9 +7,11 @@ from hitmac.agents import load_agent
 from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.film import tracked
+from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.replay import record
-from hitmac.agents.replay.record import pack, packed
+from hitmac.agents.replay.record import pack, record_log
 from hitmac.envs import load_scenario
+from tests.agents.evaluate.test_logs import header, step, written
 from tests.agents.replay.made import CITY, attention_to_all, played, unpacked
 
 
@@ -109,12 +111,23 @@ def test_a_record_without_identities_holds_detections_and_tracks():
             np.testing.assert_allclose(values[t, : len(found[1])], found[1][:, row, column], atol=error)
 
 
-def test_a_record_of_a_log_needs_no_targets():
-    values = {"coverage": np.array([[0.25], [1.0], [np.nan]]), "tracks": np.zeros((3, 1)), "track x": np.zeros((3, 0))}
-    tracks = {name: unpacked(track) for name, track in packed(values, load_scenario("hit-mac")).items()}
-    np.testing.assert_allclose(tracks["coverage"][:2], values["coverage"][:2], atol=1e-5)
-    assert tracks["coverage"][2] > 1  # none
-    assert tracks["track x"].shape == (1, 0)
+def test_the_record_of_a_log_has_its_tracks_and_cameras(tmp_path):
+    two = [[100.0, -50.0, 4.0, 1.0, 9.0, 0.9, 7.0], [-500.0, 0.0, 2500.0, 0.0, 2500.0, 0.25, 9.0]]
+    away = step(2, tracks=[], heading=[None, 90], covered=None)
+    lines = [header(), step(0), step(1, tracks=two, detections=[[1, 99.0, 0.0]]), away]
+    made = record_log(read_log(written(tmp_path / "run.jsonl", lines)))
+    assert (made["agent"], made["frames"], made["sensors"], made["targets"]) == ("still", 3, 2, 0)
+    found = {name: unpacked(track) for name, track in made["tracks"].items()}
+    assert found["tracks"].ravel().tolist() == [1, 2, 0]
+    np.testing.assert_allclose(found["track y"], [[0, 0], [-50, 0], [0, 0]], atol=0.02)
+    np.testing.assert_allclose(found["track yy"], [[4, 0], [9, 2500], [0, 0]], atol=0.05)
+    np.testing.assert_allclose(found["track existence"], [[0.9, 0], [0.9, 0.25], [0, 0]], atol=1e-4)
+    assert found["detections"].ravel().tolist() == [0, 1, 0]
+    np.testing.assert_allclose(found["detection x"].ravel(), [0, 99, 0], atol=0.02)
+    assert found["working"].tolist() == [[1, 1], [1, 1], [0, 1]]
+    assert found["turned"].ravel().tolist() == [1]
+    np.testing.assert_allclose(found["coverage"][:2], 0.5, atol=1e-4)
+    assert found["coverage"][2] > 1  # none
 
 
 def table_of(tracks, name, n, m):
