@@ -41,6 +41,11 @@ class Camera(Protocol):
         ...
 
 
+def names_of(scenario: Scenario) -> list[str]:
+    """Return the names of the sensors, by default their numbers from 0."""
+    return list(scenario.sensor_names) or [str(i) for i in range(scenario.num_sensors)]
+
+
 class Cameras:
     """Cameras of a site, each supervised by a thread of its own, so that the caller never waits for a device.
 
@@ -60,8 +65,7 @@ class Cameras:
         self, drivers: Sequence[Camera], scenario: Scenario, *, timeout: float = 1.0, period: float = 0.1
     ) -> None:
         self._messages: collections.deque[str] = collections.deque(maxlen=1000)
-        names = scenario.sensor_names or range(scenario.num_sensors)
-        given = zip(names, drivers, limits_of(scenario).tolist(), strict=True)
+        given = zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
         self._all = [_Supervisor(*one, timeout=timeout, period=period, say=self._messages.append) for one in given]
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
@@ -112,7 +116,7 @@ class _Supervisor:
     """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `known`."""
 
     def __init__(
-        self, name: object, camera: Camera, limits: Sequence[float], *, timeout: float, period: float,
+        self, name: str, camera: Camera, limits: Sequence[float], *, timeout: float, period: float,
         say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.name, self.known, self.wake, self.ends = name, _Known(), threading.Event(), False

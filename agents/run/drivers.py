@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hitmac.agents.run.cameras import Camera, Cameras
+from hitmac.agents.run.cameras import Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.kernels.rails import limits_of
@@ -249,19 +249,14 @@ DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": O
 """Drivers by name."""
 
 
-def open_cameras(kind: str, scenario: Scenario, *, timeout: float) -> Cameras:
-    """Return the supervised cameras of a site, see :func:`load_cameras` and :class:`Cameras`."""
-    return Cameras(load_cameras(kind, scenario), scenario, timeout=timeout)
-
-
 def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
     """Return the driver of every sensor: `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
 
     The file maps every sensor, by name or number from 0, to the driver's name, `driver`, and the driver's settings.
     Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
     """
-    names = list(scenario.sensor_names) or [str(i) for i in range(scenario.num_sensors)]
-    cameras, where, given = [], f"{kind}", {name: {"driver": kind} for name in names}
+    names, cameras, where = names_of(scenario), [], f"{kind}"
+    given: Any = {name: {"driver": kind} for name in names}
     try:
         if kind not in DRIVERS:
             given = parse_yaml(read_text(kind))

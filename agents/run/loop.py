@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,6 @@ from hitmac.envs.scenario import Scenario
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
 _LEAST = 0.1  # existence of a track that is shown
 _CLOCK = 0.1  # seconds; smaller changes of the computer's clock are ignored
-
-
-class _Scan(NamedTuple):
-    time: float  # of the monotonic clock
-    detections: Any
 
 
 class Loop:
@@ -76,7 +71,7 @@ class Loop:
         self._state = started(agent.policy, [0])
         delay = scenario.command_delay  # time steps
         self._sent_rates = deque(np.zeros((delay + 1, len(names))), maxlen=delay + 1)  # oldest first
-        self._scans: dict[int, _Scan] = {}  # the last of each camera since the last decision
+        self._scans: dict[int, tuple[float, Any]] = {}  # time and detections of the last, by camera
         self._sent, self._heard = np.zeros((2, len(names)))  # times of the last line, and of the last valid scan
         self._offset = self._start = wall() - monotonic()
         self._due = 0.0
@@ -160,21 +155,21 @@ class Loop:
             self.faults.report(f"camera {self.names[camera]} sends detections that are {kind}", f"by {abs(age):.1f} s")
             return
         self._heard[camera] = arrived
-        if camera not in self._scans or arrived - age > self._scans[camera].time:
-            self._scans[camera] = _Scan(arrived - age, detections)
+        if camera not in self._scans or arrived - age > self._scans[camera][0]:
+            self._scans[camera] = arrived - age, detections
 
     def _feed_scans(self) -> list[list[float]]:
         """Add the scans of the step to the feed; return their detections, each [camera, x, y]."""
         added = []
-        for camera, scan in sorted(self._scans.items()):
+        for camera, (when, detections) in sorted(self._scans.items()):
             try:
                 with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused
-                    self._feed.add(camera, *scan)
+                    self._feed.add(camera, when, detections)
             except (ValueError, TypeError) as error:  # without the detections, which are not for every reader
                 why = str(error).rpartition("; ")[2]
                 self.faults.report(f"the detections of camera {self.names[camera]} are refused", why)
             else:
-                added += [[camera, *row[:2]] for row in scan.detections]
+                added += [[camera, *row[:2]] for row in detections]
         self._scans.clear()
         return added
 

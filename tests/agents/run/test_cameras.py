@@ -286,8 +286,3 @@ def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
         thread.join(10)
     cameras.close()
     assert 10.0 in other.orders
-
-
-def test_a_driver_for_every_sensor():
-    with pytest.raises(ValueError, match="zip"):
-        Cameras([Noted()], Scenario(num_sensors=2))
