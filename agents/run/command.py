@@ -86,7 +86,8 @@ def run(options: Options) -> None:
         if live:
             stack.callback(live.close)
         drivers = load_cameras(options.cameras, scenario)
-        cameras = Cameras(drivers, scenario, timeout=max(3.0 * scenario.time_step, 0.5))
+        stack.callback(lambda: say(*faults.messages()))
+        cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
         stack.callback(cameras.close)
         loop = Loop(agent, scenario, cameras, inbox, faults, names, hands=live)
         say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
@@ -102,8 +103,7 @@ def run(options: Options) -> None:
         say(f"running{f'; page: {live.address}' if live else ''}; Ctrl-C stops the cameras and ends")
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
-            for message in frame["messages"]:
-                say(message)
+            say(*frame["messages"])
             kept = [name for name in ("messages", "paused", "by_hand") if frame[name]]
             kept += ["detections"] * options.log_detections
             log.write({name: frame[name] for name in (*LOGGED, *kept)})
@@ -132,7 +132,8 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
     return scenario.replace(**changes), words
 
 
-def say(line: str) -> None:
-    """Write a line to the standard error, if someone reads it."""
+def say(*lines: str) -> None:
+    """Write lines to the standard error, if someone reads it."""
     with contextlib.suppress(OSError):
-        print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+        for line in lines:
+            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)

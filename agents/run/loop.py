@@ -216,5 +216,5 @@ class Loop:
             "covered": covered if covered is None else round(covered, 4),
             "paused": self.hands is not None and self.hands.paused,
             "by_hand": [] if self.hands is None else sorted(self.hands.by_hand),
-            "messages": self.faults.messages() + self.cameras.messages(),
+            "messages": self.faults.messages(),
         }

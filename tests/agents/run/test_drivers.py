@@ -262,44 +262,46 @@ def test_onvif_names_what_is_wrong(servers, monkeypatch):
         Onvif(host="127.0.0.1", port=port).heading()
 
 
-def until(true, cameras, rates, lines=0):
-    """Order rates until something is true and so many lines have been said; return them."""
-    end, said = time.monotonic() + 20.0, []
+def until(true, cameras, said, rates, lines=0):
+    """Order rates until something is true and so many lines have been said; return and forget them."""
+    end = time.monotonic() + 20.0
     while not true() or len(said) < lines:
         assert time.monotonic() < end, said
         cameras.order(rates)
         time.sleep(0.02)
-        said += cameras.messages()
-    return sorted(said)
+    lines = sorted(said)
+    said.clear()
+    return lines
 
 
-def fail_and_recover(fault, servers, cameras, rates):
+def fail_and_recover(fault, servers, cameras, said, rates):
     """Let two of three cameras fail for a while."""
     for server in servers:
         server.fault = fault
-    said = until(lambda: np.isnan(cameras.headings[:2]).all(), cameras, rates, lines=2)
-    assert [line[:24] for line in said] == ["camera 0 does not work: ", "camera 1 does not work: "]
+    lines = until(lambda: np.isnan(cameras.headings[:2]).all(), cameras, said, rates, lines=2)
+    assert [line[:24] for line in lines] == ["camera 0 does not work: ", "camera 1 does not work: "]
     if fault == "nonsense":  # orders still arrive
         assert all(server.motor.wait_for(0.0) for server in servers)
     assert np.isfinite(cameras.headings[2])
     for server in servers:
         server.fault = None
-    said = until(lambda: np.isfinite(cameras.headings).all(), cameras, rates, lines=2)
-    assert [line[:21] for line in said] == ["camera 0 works again,", "camera 1 works again,"]
+    lines = until(lambda: np.isfinite(cameras.headings).all(), cameras, said, rates, lines=2)
+    assert [line[:21] for line in lines] == ["camera 0 works again,", "camera 1 works again,"]
     turns = lambda: all(server.motor.rate * rate < 0.0 for server, rate in zip(servers, rates, strict=False))  # noqa: E731
-    assert not until(turns, cameras, rates)  # clockwise
+    assert not until(turns, cameras, said, rates)  # clockwise
 
 
 def test_cameras_that_fail_one_way_after_the_other(servers, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     hall = Scenario(num_sensors=3, pan_limits=[[-30, 90], [150, 230], [-180, 180]])
-    cameras = Cameras(load_cameras(cameras_file(tmp_path / "cameras.yaml", *servers), hall), hall, timeout=0.6)
-    assert not until(lambda: np.isfinite(cameras.headings).all(), cameras, [0.0, 0.0, 0.0])
+    drivers, said = load_cameras(cameras_file(tmp_path / "cameras.yaml", *servers), hall), []
+    cameras = Cameras(drivers, hall, said.append, timeout=0.6)
+    assert not until(lambda: np.isfinite(cameras.headings).all(), cameras, said, [0.0, 0.0, 0.0])
     np.testing.assert_allclose(cameras.headings, [50.0, 190.0, 0.0], atol=1.0)
     for k, fault in enumerate(("silent", "late", "nonsense")):
-        fail_and_recover(fault, servers, cameras, np.array([6.0, -6.0, 1.0]) * (-1) ** k)
+        fail_and_recover(fault, servers, cameras, said, np.array([6.0, -6.0, 1.0]) * (-1) ** k)
     assert all(server.motor.wait_for(0.0) for server in servers)  # without orders
-    assert not cameras.messages()
     cameras.close()
-    printed = caplog.text + "".join(capfd.readouterr()) + repr(load_cameras(tmp_path / "cameras.yaml", hall))
+    assert not said
+    printed = caplog.text + "".join(capfd.readouterr()) + repr(drivers)
     assert "sesame" not in printed
