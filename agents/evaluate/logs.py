@@ -32,7 +32,6 @@ class Run(NamedTuple):
     latency: np.ndarray  # (F,) milliseconds from the last scan to the orders
     tracks: list[np.ndarray]  # F times (k, 7): x, y, the covariance xx, xy, yy, existence, id
     detections: list[np.ndarray]  # F times (k, 3): camera, x, y; k = 0 if they were not logged
-    messages: list[tuple[float, str]]  # time and text
 
 
 def read_log(path: str | Path) -> Run:
@@ -41,7 +40,7 @@ def read_log(path: str | Path) -> Run:
     Raises ``ValueError``, which names the file and the line, for anything else that is not such a log.
     """
     lines = Path(path).read_bytes().split(b"\n")[:-1] or [b""]
-    number, frames, messages = 1, [], []
+    number, frames = 1, []
     try:
         header = json.loads(lines[0])
         if header[FORMAT] != VERSION:
@@ -57,14 +56,13 @@ def read_log(path: str | Path) -> Run:
         for number, line in enumerate(lines[1:], 2):  # noqa: B007
             frame = {"detections": []} | json.loads(line)
             frames.append([np.array(frame[name], np.float64).reshape(shape) for name, shape in shapes.items()])
-            messages += [(frame["time"], text) for text in frame.get("messages", ())]
     except (ValueError, TypeError, LookupError) as error:
         raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
     if not frames:
         raise ValueError(f"{path} has no step")
     heading, view, orders, time, covered, latency, *lists = zip(*frames, strict=True)
     arrays = map(np.array, (heading, view, orders, time, covered, latency))
-    return Run(header["agent"], scenario, *arrays, *map(list, lists), messages)  # type: ignore[call-arg, arg-type]
+    return Run(header["agent"], scenario, *arrays, *map(list, lists))  # type: ignore[call-arg, arg-type]
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:

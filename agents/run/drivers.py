@@ -32,7 +32,7 @@ Port = Annotated[int, Range(1, 65535)]
 
 
 @dataclass(kw_only=True)
-class _Driver:
+class _Driver(Camera):
     """Settings of a driver; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     highest_rate: Positive = 60.0
@@ -42,6 +42,10 @@ class _Driver:
         converted, errors = validation.invalid_fields(self)
         validation.raise_together(list(errors.values()))
         vars(self).update(converted)
+
+    def close(self) -> None:
+        """Stop."""
+        self.turn(0.0)
 
 
 @dataclass(kw_only=True)
@@ -62,10 +66,6 @@ class Simulated(_Driver):
     def turn(self, rate: float) -> None:
         """Turn at once at a rate."""
         self._heading, self._rate, self._since = self.heading(), rate, time.monotonic()
-
-    def close(self) -> None:
-        """Stop."""
-        self.turn(0.0)
 
 
 @dataclass(kw_only=True)
@@ -148,10 +148,6 @@ class Onvif(_Device):
             self._call("ContinuousMove", Velocity=velocity, Timeout=datetime.timedelta(seconds=2))
         else:
             self._call("Stop", PanTilt=True, Zoom=False)
-
-    def close(self) -> None:
-        """Stop the camera."""
-        self.turn(0.0)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
@@ -238,7 +234,7 @@ class Visca(_Device):
     def close(self) -> None:
         """Stop the camera, and close the socket."""
         try:
-            self.turn(0.0)
+            super().close()
         finally:
             if self._socket:
                 self._socket.close()

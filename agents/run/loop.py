@@ -104,11 +104,28 @@ class Loop:
                 answer = self.agent.policy.predict(shown, self._state, starts, deterministic=True)
                 actions, self._state = pair_of(answer, self.agent.name)
                 starts = np.zeros(1, np.bool_)
-                rates = self._rates(actions[0], headings)
+                rates = rates_of(actions[0], self.scenario)
+                paused, by_hand = (self.hands.paused, self.hands.by_hand) if self.hands else (False, {})
+                rates *= not paused
+                rates[list(by_hand)] = list(by_hand.values())
+                rates[np.isnan(headings)] = np.nan
                 self.cameras.order(rates)
                 self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
-                yield self._frame(now, headings, rates, detections) | {"latency": round(latency, 2)}
+                tracks, covered = self._tracks(self._state, headings)
+                yield {
+                    "time": round(self._start + now, 3),
+                    "heading": rounded(headings),
+                    **self._cameras,
+                    "tracks": tracks,
+                    "detections": rounded(np.reshape(detections, (-1, 3))),
+                    "orders": rounded(rates),
+                    "covered": covered if covered is None else round(covered, 4),
+                    "latency": round(latency, 2),
+                    "paused": paused,
+                    "by_hand": sorted(by_hand),
+                    "messages": self.faults.messages(),
+                }
                 self._due += t
                 late = math.ceil((self._monotonic() - self._due) / t - _LATE)
                 if late > 0:
@@ -173,15 +190,6 @@ class Loop:
         self._scans.clear()
         return added
 
-    def _rates(self, actions: np.ndarray, headings: np.ndarray) -> np.ndarray:
-        """Return the rates (n,) of the actions and of hands, degrees per second; NaN: no answer."""
-        rates = rates_of(actions, self.scenario)
-        if self.hands is not None:
-            rates *= not self.hands.paused
-            for camera, rate in self.hands.by_hand.items():
-                rates[camera] = rate
-        return np.where(np.isnan(headings), np.nan, rates)
-
     def _tracks(self, state: Any, headings: np.ndarray) -> tuple[list[Any], float | None]:
         """Return the tracks, and the expected share of their targets that are in view; None without any."""
         estimate = getattr(self.agent.policy, "estimate", None)
@@ -200,21 +208,3 @@ class Loop:
         weight = np.where(lost[:, None], weight, existence[:, None] / weight.shape[-1])
         pairs = observe(self.scenario, ("visible",), self._positions, headings, places.reshape(-1, 2))["pairs"]
         return rows, float((weight.ravel() * pairs[..., 0].any(0)).sum() / existence.sum())
-
-    def _frame(
-        self, now: float, headings: np.ndarray, rates: np.ndarray, detections: list[list[float]]
-    ) -> dict[str, Any]:
-        """Return the frame of a step, without its latency."""
-        tracks, covered = self._tracks(self._state, headings)
-        return {
-            "time": round(self._start + now, 3),
-            "heading": rounded(headings),
-            **self._cameras,
-            "tracks": tracks,
-            "detections": rounded(np.reshape(detections, (-1, 3))),
-            "orders": rounded(rates),
-            "covered": covered if covered is None else round(covered, 4),
-            "paused": self.hands is not None and self.hands.paused,
-            "by_hand": [] if self.hands is None else sorted(self.hands.by_hand),
-            "messages": self.faults.messages(),
-        }
