@@ -62,7 +62,7 @@ def read_log(path: str | Path) -> Run:
         raise ValueError(f"{path} has no step")
     heading, view, orders, time, covered, latency, *lists = zip(*frames, strict=True)
     arrays = map(np.array, (heading, view, orders, time, covered, latency))
-    return Run(header["agent"], scenario, *arrays, *map(list, lists))  # type: ignore[call-arg, arg-type]
+    return Run(header["agent"], scenario, *arrays, *map(list, lists))  # type: ignore[arg-type]
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:

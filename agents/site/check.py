@@ -96,7 +96,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     x, y = (np.arange(-side + cell / 2, side, cell) for side in half)
     grid = np.stack(np.meshgrid(x, y), -1)  # (rows, columns, 2)
     seen = visible(scenario, grid.reshape(-1, 2))
-    never = ~seen.any(0)
+    never = ~np.logical_or.reduce(seen)
     facts, odd = [f"no camera can ever see {never.mean():.1%} of the area"], list[str]()
     if files:
         recorded = np.concatenate([tracks.place[np.isfinite(tracks.place[:, 0])] for tracks in files])

@@ -285,19 +285,6 @@ def test_a_camera_of_another_page_cannot_be_taken(tab, live):
     shown(tab, live, "!page.hands.size")
 
 
-def test_closing_the_page_gives_cameras_back(tab, live, clock):
-    tab.run(BUTTON.format(2, TAKE) + ".click()")
-    until(tab, lambda: live.by_hand == {2: 0.0})
-    key(tab, "keyDown", "ArrowLeft")
-    until(tab, lambda: live.by_hand == {2: 10.0})
-    tab.open("about:blank")
-    tab.wait_for("document.URL === 'about:blank'")
-    clock[0] = 1.5
-    assert live.by_hand == {2: 0.0}
-    clock[0] = 5.5
-    assert live.by_hand == {}
-
-
 def test_a_page_without_a_server_loses_its_cameras(tab, live):
     tab.run(BUTTON.format(2, TAKE) + ".click()")
     until(tab, lambda: live.by_hand == {2: 0.0})
