@@ -82,12 +82,9 @@ def _listing() -> str:
         discs = scene.random_discs + len(scene.discs)
         notes = ["zoom"] * bool(scene.zoom) + [f"{discs} discs"] * bool(discs)
         notes += [f"{scene.knowledge} knowledge"] * (scene.knowledge != "full")
-        placement = {"random": "at random", "rails": "on rails", "crossings": "at crossings"}.get(
-            scene.placement, f"in {scene.placement}"
-        )
         width, height = (2 * half for half in scene.extent)
         arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
-        about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
+        about = f"walk: {scene.walk}; placement: {scene.placement}{''.join(f'; {note}' for note in notes)}"
         if scene.warehouses:
             about = "game of two teams; sizes as mate-6v10-4"
         lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")

@@ -1,6 +1,6 @@
 "use strict";
 
-const RENEWAL = 250; // milliseconds between orders of a page with cameras by hand
+const PERIOD = 200; // milliseconds between orders, whose answers are the frames
 const LOST = 4000; // milliseconds without an answer until the page counts its cameras as given back
 const LATE = 3; // seconds without a frame
 const SHOWN = 300; // seconds of the chart
@@ -106,23 +106,17 @@ class Live {
     document.addEventListener("visibilitychange", () => this.stop());
     window.addEventListener("resize", () => this.resize());
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize());
-    setInterval(() => this.renew(), RENEWAL);
+    setInterval(() => this.renew(), PERIOD);
     setInterval(() => this.late(), 1000);
-    const frames = new EventSource("events"); // it connects again by itself
-    frames.onmessage = (event) => this.receive(JSON.parse(event.data));
   }
 
   receive(frame) {
     const first = !this.frame;
-    [this.frame, this.received] = [frame, performance.now()];
+    if (frame.time !== this.frame?.time) this.received = performance.now();
+    this.frame = frame;
     this.recent.add(frame.time, frame.covered);
     if (first) this.begin();
-    if (this.due) return; // several frames may arrive between two pictures
-    this.due = true;
-    requestAnimationFrame(() => {
-      this.due = false;
-      this.draw();
-    });
+    this.draw();
   }
 
   begin() {
@@ -190,7 +184,6 @@ class Live {
 
   take(i) {
     this.hands.set(i, STOP);
-    this.answered = performance.now();
     this.choose(i);
     this.send();
   }
@@ -224,13 +217,11 @@ class Live {
 
   // The server stops a camera that is not renewed, and later gives it back.
   renew() {
-    if (!this.hands.size) return;
-    if (performance.now() - this.answered > LOST) {
+    if (this.hands.size && performance.now() - this.answered > LOST) {
       this.hands.clear();
       this.draw();
-    } else {
-      this.send();
     }
+    this.send();
   }
 
   // Send one order at a time, so that none overtakes another; the next has all changes since.
@@ -247,9 +238,10 @@ class Live {
       const body = JSON.stringify({ page: this.page, hands, ...changes });
       try {
         const answer = await fetch("order", { method: "POST", body, signal: AbortSignal.timeout(LOST) });
-        const held = await answer.json();
+        const { held, frame } = await answer.json();
         this.answered = performance.now();
         for (const i of ordered) if (!held.includes(i)) this.hands.delete(i); // by hand on another page
+        if (frame) this.receive(frame);
       } catch {
         // renew() gives up after a while
       }

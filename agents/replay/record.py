@@ -1,9 +1,8 @@
-"""Packed record of an episode for a page."""
+"""Packed records of episodes, and of logged runs, for a page."""
 
 import base64
 import gzip
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.film import tracked
+from hitmac.agents.evaluate.logs import Run
 from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
@@ -22,9 +22,7 @@ DOTS = 12
 """Number of points that represent the particles of a belief."""
 
 _NEVER = 2**16 - 1  # age of targets never seen, or seen to leave
-_NOWHERE = 2**8 - 1  # coordinate without a belief
 _NONE = 2**16 - 1  # empty place in a list of targets
-_TURN = 360.0 / 2**16  # degrees; headings wrap around
 
 
 @one_thread_each()
@@ -35,16 +33,14 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 
     - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
     - ``discs``, (x, y, radius) of each; ``levels``, the names of the networks with attention;
-    - ``tracks``, the values of each quantity, by name, at the start and after each sub-step, as packed by :func:`pack`.
+    - ``tracks``, the values of each quantity at the start and after each sub-step, by name, see :func:`packed`.
 
     Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of
     lists, and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible
     targets`` of each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are
     their numbers, of lists of places and covariances. With two teams, ``load`` is the weight that a target carries
-    to the warehouse ``goal``, and ``awaiting`` the weight that each warehouse is still to get. The resolution is
-    1/65535 of the arena's sides for positions and 1/254 for beliefs, 1/65534 for coverage and transport, 0.006
-    degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for ranges, 1/255 for shares of
-    attention. Counts are exact.
+    to the warehouse ``goal``, and ``awaiting`` the weight that each warehouse is still to get. Whole numbers are exact;
+    others have a resolution of 1/65534 of their range, 1/254 for attention and beliefs.
     """
     episode = Episodes(agent, scenario, [seed])
     state = episode.task.simulator.state
@@ -65,49 +61,57 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         "targets": m,
         "discs": state.disc[0].tolist(),
         "levels": list(watch.levels),
-        "tracks": packed(values, scenario),
+        "tracks": {name: packed(name, array) for name, array in values.items()},
     }
 
 
-def packed(values: Mapping[str, np.ndarray], scenario: Scenario) -> dict[str, Any]:
-    """Pack the quantities (F, ...) of a record by name."""
-    return {name: pack(array, *_scale(name, array, scenario)) for name, array in values.items()}
+def record_log(run: Run) -> dict[str, Any]:
+    """Return the record of a run, in the form of :func:`record`, without targets."""
+    steps, n = run.heading.shape
+    places = np.broadcast_to(np.array(run.scenario.sensor_positions), (steps, n, 2))
+    values = {
+        "sensor x": places[..., 0],
+        "sensor y": places[..., 1],
+        "heading": np.nan_to_num(run.heading),
+        "view": run.view,
+        "reach": np.broadcast_to(run.scenario.of_each_sensor("sensing_range"), (steps, n)),
+        "working": ~np.isnan(run.heading),
+        "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
+        "coverage": run.covered[:, None],
+    }
+    for kind, columns, rows in (
+        ("track", ("x", "y", "xx", "xy", "yy", "existence"), run.tracks),
+        ("detection", ("x", "y"), [row[:, 1:] for row in run.detections]),
+    ):
+        values[f"{kind}s"] = np.array([[len(row)] for row in rows])
+        values |= {f"{kind} {name}": _stacked(name, [row[:, j] for row in rows]) for j, name in enumerate(columns)}
+    return {
+        "agent": run.agent, "frames": steps, "sensors": n, "targets": 0, "discs": run.scenario.discs, "levels": [],
+        "tracks": {name: packed(name, array) for name, array in values.items()},
+    }  # fmt: skip
 
 
-def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) -> dict[str, Any]:
-    """Pack values over time (F, ...) as ``low + step * whole number``.
+def packed(name: str, values: np.ndarray) -> dict[str, Any]:
+    """Pack the values of a quantity over time (F, ...) as ``low + step * whole number``.
 
-    The whole numbers, of the type `dtype`, are a table of F rows (``frames``), or of one row if all are equal; NaN is
-    the largest. Their differences from row to row, modulo the range of the type, are compressed by gzip and encoded as
-    base64.
+    The whole numbers, 8 bits for marks, attention and beliefs and 16 for others, are a table of F rows (``frames``), or
+    of one row if all are equal; NaN is the largest. Their differences from row to row, modulo the range of the type,
+    are compressed by gzip and encoded as base64.
     """
-    limit = np.iinfo(dtype).max
-    whole = np.rint((values.reshape(len(values), math.prod(values.shape[1:])) - low) / step)
-    whole = np.where(np.isnan(whole), limit, np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit))
-    whole = whole.astype(dtype)
+    real = values.dtype.kind == "f"
+    narrow = values.dtype == np.bool_ or (real and name.startswith(("attention", "belief")))
+    dtype, limit, low, step = ("uint8", 2**8 - 1, 0.0, 1.0) if narrow else ("<u2", 2**16 - 1, 0.0, 1.0)
+    if real:
+        known = values[~np.isnan(values)]
+        low, high = float(known.min(initial=0.0)), float(known.max(initial=0.0))
+        step = max(high - low, 1e-9) / (limit - 1)
+        values = np.where(np.isnan(values), limit, np.rint((values - low) / step))
+    whole = values.reshape(len(values), math.prod(values.shape[1:])).astype(dtype)
     if (whole == whole[0]).all():
         whole = whole[:1]
-    packed = gzip.compress(np.diff(whole, axis=0, prepend=whole[:1] * 0).tobytes(), mtime=0)
-    text = base64.b64encode(packed).decode("ascii")
-    return {"type": np.dtype(dtype).name, "frames": len(whole), "low": low, "step": step, "data": text}
-
-
-def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, float, float]:
-    """Return the type, the lowest value and the step of a quantity; counts and marks are whole numbers."""
-    if name.endswith((" x", " y")):
-        half = scenario.extent[0 if name.endswith("x") else 1]
-        dtype, steps = ("uint8", _NOWHERE - 1) if name.startswith("belief") else ("<u2", 2**16 - 1)
-        return dtype, -half, 2 * half / steps
-    if name in ("track xx", "track xy", "track yy"):
-        low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
-        return "<u2", low, max(high - low, 1e-9) / (2**16 - 1)
-    if name in ("coverage", "transport", "track existence"):
-        return "<u2", 0.0, 1 / (2**16 - 2)  # the largest is no coverage
-    if name == "reach":
-        return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
-    if name.endswith(" targets") or name in ("turned", "age", "heading", "view", "detections", "tracks", "awaiting"):
-        return "<u2", 0.0, {"heading": _TURN, "view": 0.01}.get(name, 1.0)
-    return "uint8", 0.0, 1 / 255 if name.startswith("attention") else 1.0
+    text = gzip.compress(np.diff(whole, axis=0, prepend=whole[:1] * 0).tobytes(), mtime=0)
+    data = base64.b64encode(text).decode("ascii")
+    return {"type": np.dtype(dtype).name, "frames": len(whole), "low": low, "step": step, "data": data}
 
 
 def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
@@ -138,11 +142,11 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         age = np.where(known.known_left[0], np.inf, known.known_age[0])[:, :m]  # (r, m)
         best = age.argmin(0)  # the row that saw the target last
         place = np.nan_to_num(known.known_position[0, best, np.arange(m)])
-        frame["age"] = np.minimum(age.min(0), _NEVER)
+        frame["age"] = np.minimum(age.min(0), _NEVER).astype(np.int64)
         frame["known x"], frame["known y"] = place[:, 0], place[:, 1]
         beliefs = getattr(episode.state, "beliefs", None)
         if isinstance(beliefs, BeliefState):
-            frame |= _beliefs(beliefs, episode.task.scenario, m, frame["age"] == 0)
+            frame |= _beliefs(beliefs, m, frame["age"] == 0)
     if not episode.task.scenario.identities:
         frame |= _tracked(episode)
     if isinstance(simulator, Duel):
@@ -196,17 +200,15 @@ def _stacked(name: str, frames: list[np.ndarray]) -> np.ndarray:
     return np.stack([np.pad(one, width, constant_values=nothing) for one, width in zip(frames, fill, strict=True)])
 
 
-def _beliefs(state: BeliefState, scenario: Scenario, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:
-    """Return points (m, DOTS) of the beliefs about targets out of view, from the row that saw each last."""
+def _beliefs(state: BeliefState, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:
+    """Return points (m, DOTS) of the beliefs about targets, from the row that saw each last; NaN in view."""
     row, every = state.last_age[0, :, :m].argmin(0), np.arange(m)
     weight = state.weight[0, row, every].cumsum(-1)  # (m, P)
     shares = (np.arange(DOTS) + 0.5) / DOTS * weight[:, -1:]
     chosen = (weight[:, None] < shares[..., None]).sum(-1).clip(max=weight.shape[-1] - 1)  # (m, DOTS)
     body = state.body[0, row, every]  # (m, 7, P)
     nowhere = (seen | ~state.present[0, row, every])[:, None]
-    found = {}
-    for name, axis, half in (("belief x", X, scenario.extent[0]), ("belief y", Y, scenario.extent[1])):
-        step = 2 * half / (_NOWHERE - 1)
-        places = np.take_along_axis(body[:, axis], chosen, -1).clip(-half, half)
-        found[name] = np.where(nowhere, -half + step * _NOWHERE, places)
-    return found
+    return {
+        name: np.where(nowhere, np.nan, np.take_along_axis(body[:, axis], chosen, -1))
+        for name, axis in (("belief x", X), ("belief y", Y))
+    }

@@ -1,6 +1,5 @@
 """Cameras that turn: the protocol of their drivers, and the supervision of all cameras, one thread each."""
 
-import collections
 import math
 import threading
 import time
@@ -14,6 +13,7 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
 # All in seconds, except the last.
+PERIOD = 0.1  # between two readings of a heading
 OLDEST = 0.5  # age of an answer up to which the heading is extrapolated from it
 STARTING = 3.0  # time to the first answer of a camera, before which its failures are not reported
 CLOSING = 2.0  # longest time in which all cameras are stopped at the end
@@ -41,28 +41,31 @@ class Camera(Protocol):
         ...
 
 
+def names_of(scenario: Scenario) -> list[str]:
+    """Return the names of the sensors, by default their numbers from 0."""
+    return list(scenario.sensor_names) or [str(i) for i in range(scenario.num_sensors)]
+
+
 class Cameras:
     """Cameras of a site, each supervised by a thread of its own, so that the caller never waits for a device.
 
-    A thread reads the heading every `period` and sends the newest order, slower or not at all where the camera would
-    leave its pan limits before the next reading. It stops a camera that has no order for `timeout`, or whose heading is
-    unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses between further
-    attempts double up to :data:`LONGEST_PAUSE`.
+    Every :data:`PERIOD` a thread reads the heading and sends the newest order, slower or not at all where the camera
+    would leave its pan limits before the next reading. It stops a camera that has no order for `timeout`, or whose
+    heading is unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses
+    between further attempts double up to :data:`LONGEST_PAUSE`.
 
     Args:
         drivers: driver of each sensor of the scenario.
         scenario: site, whose ``pan_limits`` hold.
+        tell: function that takes a line when a camera goes wrong, and one when it works again, in any thread.
         timeout: seconds after which a camera without an order stops.
-        period: seconds between two readings of a heading.
     """
 
     def __init__(
-        self, drivers: Sequence[Camera], scenario: Scenario, *, timeout: float = 1.0, period: float = 0.1
+        self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float
     ) -> None:
-        self._messages: collections.deque[str] = collections.deque(maxlen=1000)
-        names = scenario.sensor_names or range(scenario.num_sensors)
-        given = zip(names, drivers, limits_of(scenario).tolist(), strict=True)
-        self._all = [_Supervisor(*one, timeout=timeout, period=period, say=self._messages.append) for one in given]
+        given = zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
+        self._tell, self._all = tell, [_Supervisor(*one, timeout, tell) for one in given]
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -79,10 +82,6 @@ class Cameras:
             if not math.isnan(rate):
                 one.order(float(rate))
 
-    def messages(self) -> list[str]:
-        """Return the lines since the last call: one when a camera goes wrong, one when it works again."""
-        return [self._messages.popleft() for _ in range(len(self._messages))]
-
     def close(self) -> None:
         """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs."""
         for one in self._all:
@@ -92,7 +91,7 @@ class Cameras:
         for one, thread in zip(self._all, self._threads, strict=True):
             thread.join(max(until - time.monotonic(), 0.0))
             if thread.is_alive():
-                self._messages.append(f"camera {one.name} may still turn: it does not answer the order to stop")
+                self._tell(f"camera {one.name} may still turn: it does not answer the order to stop")
 
 
 class _Known(NamedTuple):
@@ -112,15 +111,15 @@ class _Supervisor:
     """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `known`."""
 
     def __init__(
-        self, name: object, camera: Camera, limits: Sequence[float], *, timeout: float, period: float,
-        say: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        self, name: str, camera: Camera, limits: Sequence[float], timeout: float, tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.name, self.known, self.wake, self.ends = name, _Known(), threading.Event(), False
-        self._camera, self._limits, self._timeout, self._period = camera, limits, timeout, period
-        self._say, self._clock = say, clock
+        self._camera, self._limits, self._timeout = camera, limits, timeout
+        self._tell, self._clock = tell, clock
         self._order = 0.0, -math.inf  # rate, time
         self._sent, self._sent_at = math.nan, -math.inf  # unknown: the first step stops the camera
-        self._due, self._pause, self._delay = -math.inf, period, 0.0
+        self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong = clock() + STARTING, False
         self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
 
@@ -137,7 +136,7 @@ class _Supervisor:
         try:
             self._camera.close()
         except Exception as error:
-            self._say(f"camera {self.name} may still turn: {shortly(error, str)}")
+            self._tell(f"camera {self.name} may still turn: {shortly(error, str)}")
 
     def step(self) -> float:
         """Send what is to be sent, read the heading if it is due, and return the seconds until the next step."""
@@ -147,20 +146,20 @@ class _Supervisor:
             if reads or not self._wrong:
                 self._turn()
             if reads:
-                self._due = now + self._period
+                self._due = now + PERIOD
                 self._read()
                 self._turn()
                 if self._wrong:
-                    self._say(f"camera {self.name} works again, after {self._clock() - self._good:.1f} s")
+                    self._tell(f"camera {self.name} works again, after {self._clock() - self._good:.1f} s")
                 self._good, self._wrong = self._clock(), False
         except Exception as error:  # of any library
             now, self._sent = self._clock(), math.nan
             self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
             if not self._wrong and now - self._good > OLDEST:
                 self._wrong, self._due = True, now  # the next step stops the camera
-                self._say(f"camera {self.name} does not work: {shortly(error, str)}")
+                self._tell(f"camera {self.name} does not work: {shortly(error, str)}")
         now = self._clock()
-        return max((self._due if self._wrong else min(self._due, now + self._period)) - now, 0.0)
+        return max((self._due if self._wrong else min(self._due, now + PERIOD)) - now, 0.0)
 
     def _turn(self) -> None:
         """Send the rate that is allowed now, unless it is the last one, sent a moment ago."""
@@ -170,7 +169,7 @@ class _Supervisor:
             rate = 0.0
         else:
             rate = min(max(rate, -self._camera.highest_rate), self._camera.highest_rate)
-            rate = limited(rate, heading, self._limits, self._period + self._delay)
+            rate = limited(rate, heading, self._limits, PERIOD + self._delay)
         if rate != self._sent or (rate and now - self._sent_at > REPEAT):
             self._camera.turn(rate)
             self._sent, self._sent_at = rate, now
@@ -189,7 +188,7 @@ class _Supervisor:
         jump = abs((heading - self._answer + 180.0) % 360.0 - 180.0)
         reach = SLACK + 1.5 * self._camera.highest_rate * (then - self._answered)
         self._agreeing = 0 if jump > reach else self._agreeing + 1
-        self._answer, self._answered, self._pause = heading, then, self._period
+        self._answer, self._answered, self._pause = heading, then, PERIOD
         if self._agreeing < (5 if self._wrong else 2):
             raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
         self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)

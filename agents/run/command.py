@@ -17,8 +17,9 @@ from hitmac import __version__
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.registry import named_agent
+from hitmac.agents.run.cameras import Cameras, names_of
 from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
-from hitmac.agents.run.drivers import open_cameras
+from hitmac.agents.run.drivers import load_cameras
 from hitmac.agents.run.exported import exported_agent
 from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, Log
@@ -65,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, PROGRAM, arguments, first="--agent")
     with stop_on_bad_input(PROGRAM), contextlib.suppress(KeyboardInterrupt):
         for name in ("port", "minutes"):
-            if getattr(options, name) is not None:
-                convert(f"--{name}", field_types(Options)[name], getattr(options, name))
+            convert(f"--{name}", field_types(Options)[name], getattr(options, name))
         run(options)
 
 
@@ -74,8 +74,7 @@ def run(options: Options) -> None:
     """Turn the cameras of a site until the time is over, or an exception is raised."""
     scenario, assumed = running(with_settings(load_scenario(options.site), options.set))
     agent = exported_agent(options.agent, scenario) or named_agent(options.agent, scenario)
-    names = list(getattr(scenario, "sensor_names", ()) or map(str, range(scenario.num_sensors)))
-    faults, inbox = Faults(), Inbox()
+    names, faults, inbox = names_of(scenario), Faults(), Inbox()
     path = options.log or Path(time.strftime("run-%Y%m%d-%H%M%S.jsonl"))
     header = {
         FORMAT: VERSION, "version": __version__, "agent": agent.name, "start": round(time.time(), 3), "names": names,
@@ -83,11 +82,12 @@ def run(options: Options) -> None:
     }  # fmt: skip
     with contextlib.ExitStack() as stack:  # closed in reverse, the cameras first
         log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
-        live = None
-        if options.port is not None:
-            live = Live(scenario, options.port, options.host, names=names)
-            stack.enter_context(contextlib.closing(live))
-        cameras = open_cameras(options.cameras, scenario, timeout=max(3.0 * scenario.time_step, 0.5))
+        live = None if options.port is None else Live(scenario, options.port, options.host, names=names)
+        if live:
+            stack.callback(live.close)
+        drivers = load_cameras(options.cameras, scenario)
+        stack.callback(lambda: say(*faults.messages()))
+        cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
         stack.callback(cameras.close)
         loop = Loop(agent, scenario, cameras, inbox, faults, names, hands=live)
         say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
@@ -95,17 +95,15 @@ def run(options: Options) -> None:
         loop.warm_up()
         gc.collect()
         gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
-        source = options.detections
-        if source == SIMULATED:
-            opened = Source(simulated(scenario, lambda: np.array(cameras.headings)), inbox, faults)
+        if options.detections == SIMULATED:
+            source = Source(simulated(scenario, lambda: cameras.headings), inbox, faults)
         else:
-            opened = open_source(source, inbox, faults)
-        stack.callback(opened.close)
+            source = open_source(options.detections, inbox, faults)
+        stack.callback(source.close)
         say(f"running{f'; page: {live.address}' if live else ''}; Ctrl-C stops the cameras and ends")
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
-            for message in frame["messages"]:
-                say(message)
+            say(*frame["messages"])
             kept = [name for name in ("messages", "paused", "by_hand") if frame[name]]
             kept += ["detections"] * options.log_detections
             log.write({name: frame[name] for name in (*LOGGED, *kept)})
@@ -134,7 +132,8 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
     return scenario.replace(**changes), words
 
 
-def say(line: str) -> None:
-    """Write a line to the standard error, if someone reads it."""
+def say(*lines: str) -> None:
+    """Write lines to the standard error, if someone reads it."""
     with contextlib.suppress(OSError):
-        print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+        for line in lines:
+            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -32,18 +32,11 @@ _POLL = 0.003  # seconds between looks at a file
 _WAIT = 0.2  # seconds until a thread notices that it shall end
 
 
-class Line(NamedTuple):
-    """Scan of a camera, as sent."""
-
-    camera: int
-    time: float | None  # Unix seconds; None: that of its arrival
-    detections: Any  # not checked yet
-
-
-def parse(line: bytes, names: Sequence[str]) -> Line:
+def parse(line: bytes, names: Sequence[str]) -> tuple[int, float | None, Any]:
     """Parse ``{"camera": "north", "time": 1700000000.25, "detections": [[x, y], ...]}``.
 
-    The camera is one of the `names` or its index; ``time`` may be left out. Raises ValueError, without the content.
+    The camera is one of the `names` or its index; ``time``, in Unix seconds, may be left out. Returns the index, the
+    time or None, and the detections, which are not checked. Raises ValueError, without the content.
     """
     try:
         given = json.loads(line)
@@ -57,7 +50,7 @@ def parse(line: bytes, names: Sequence[str]) -> Line:
         raise ValueError(f"camera is {shortly(camera)}; it must be one of {', '.join(names)}, or its index from 0")
     if when is not None and (isinstance(when, bool) or not isinstance(when, int | float) or not abs(when) < 1e15):
         raise ValueError("time must be a number of seconds")
-    return Line(camera, when, given["detections"])
+    return camera, when, given["detections"]
 
 
 class Inbox:
@@ -82,8 +75,7 @@ class Inbox:
     def get(self, until: float) -> list[tuple[float, bytes]]:
         """Return all lines and their times of arrival; without any, wait for one until a monotonic time."""
         with self._new:
-            while not self._lines and (left := until - time.monotonic()) > 0.0:
-                self._new.wait(left)
+            self._new.wait_for(lambda: self._lines, max(until - time.monotonic(), 0.0))
             lines = list(self._lines)
             self._lines.clear()
             return lines

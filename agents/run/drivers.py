@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hitmac.agents.run.cameras import Camera, Cameras
+from hitmac.agents.run.cameras import Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.kernels.rails import limits_of
@@ -32,7 +32,7 @@ Port = Annotated[int, Range(1, 65535)]
 
 
 @dataclass(kw_only=True)
-class _Driver:
+class _Driver(Camera):
     """Settings of a driver; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     highest_rate: Positive = 60.0
@@ -42,6 +42,10 @@ class _Driver:
         converted, errors = validation.invalid_fields(self)
         validation.raise_together(list(errors.values()))
         vars(self).update(converted)
+
+    def close(self) -> None:
+        """Stop."""
+        self.turn(0.0)
 
 
 @dataclass(kw_only=True)
@@ -62,10 +66,6 @@ class Simulated(_Driver):
     def turn(self, rate: float) -> None:
         """Turn at once at a rate."""
         self._heading, self._rate, self._since = self.heading(), rate, time.monotonic()
-
-    def close(self) -> None:
-        """Stop."""
-        self.turn(0.0)
 
 
 @dataclass(kw_only=True)
@@ -148,10 +148,6 @@ class Onvif(_Device):
             self._call("ContinuousMove", Velocity=velocity, Timeout=datetime.timedelta(seconds=2))
         else:
             self._call("Stop", PanTilt=True, Zoom=False)
-
-    def close(self) -> None:
-        """Stop the camera."""
-        self.turn(0.0)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
@@ -238,7 +234,7 @@ class Visca(_Device):
     def close(self) -> None:
         """Stop the camera, and close the socket."""
         try:
-            self.turn(0.0)
+            super().close()
         finally:
             if self._socket:
                 self._socket.close()
@@ -249,19 +245,14 @@ DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": O
 """Drivers by name."""
 
 
-def open_cameras(kind: str, scenario: Scenario, *, timeout: float) -> Cameras:
-    """Return the supervised cameras of a site, see :func:`load_cameras` and :class:`Cameras`."""
-    return Cameras(load_cameras(kind, scenario), scenario, timeout=timeout)
-
-
 def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
     """Return the driver of every sensor: `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
 
     The file maps every sensor, by name or number from 0, to the driver's name, `driver`, and the driver's settings.
     Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
     """
-    names = list(scenario.sensor_names) or [str(i) for i in range(scenario.num_sensors)]
-    cameras, where, given = [], f"{kind}", {name: {"driver": kind} for name in names}
+    names, cameras, where = names_of(scenario), [], f"{kind}"
+    given: Any = {name: {"driver": kind} for name in names}
     try:
         if kind not in DRIVERS:
             given = parse_yaml(read_text(kind))

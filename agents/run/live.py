@@ -1,10 +1,8 @@
 """Live page of a running loop: frames to the browser, pause and cameras taken by hand from it."""
 
-import ipaddress
 import json
 import math
 import secrets
-import socket
 import sys
 import threading
 from collections import deque
@@ -13,7 +11,6 @@ from http.server import BaseHTTPRequestHandler
 from socketserver import ThreadingTCPServer
 from time import monotonic
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from hitmac.agents.replay.page import filled, world
 from hitmac.envs.scenario import Scenario
@@ -26,7 +23,6 @@ STOPPED, GONE = 1.0, 5.0
 
 _MESSAGES = 50  # number of messages that a new page shows
 _LARGEST = 2**14  # bytes of an order
-_BUFFERED = 2**16  # bytes on their way to a page
 
 
 class _Hand(NamedTuple):
@@ -39,8 +35,8 @@ class Live:
     """Server of the page that shows a running loop, on a port (0: a free one), and takes orders from it.
 
     `address` is that of the page; it contains a random token, without which nothing is shown and no order is taken.
-    If `host` is ``0.0.0.0``, all networks of this computer, others open the page by one of its numerical addresses.
-    `names` are those of the cameras, by default 1 to n. `paused` is True if a page has paused the loop.
+    `names` are those of the cameras, by default 1 to n. `paused` is True if a page has paused the loop. A page asks for
+    the last frame several times a second, with its orders.
 
     Raises OSError if the port is in use.
     """
@@ -50,12 +46,11 @@ class Live:
     ) -> None:
         data = world(scenario) | {"discs": scenario.discs, "names": list(names), "episodes": []}
         self.html = filled("live.html", SCRIPTS, f"{scenario.name}, live", data).encode()
-        self.token, self.host, self.paused = secrets.token_urlsafe(16), host, False
+        self.token, self.paused = secrets.token_urlsafe(16), False
         self._cameras = scenario.num_sensors
-        self._hands: dict[int, _Hand] = {}
+        self._hands, self._lock = dict[int, _Hand](), threading.RLock()
+        self._frame: dict[str, Any] | None = None
         self._messages: deque[tuple[float, str]] = deque(maxlen=_MESSAGES)
-        self._news = threading.Condition()  # guards what follows and the hands
-        self._frame, self._number, self._closed = b"", 0, False
         try:
             self._server = _Server((host, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -73,34 +68,22 @@ class Live:
         The rate is 0 after STOPPED seconds without an order of the page; the camera is given back after GONE seconds.
         """
         now = monotonic()
-        with self._news:
+        with self._lock:
             self._hands = {camera: hand for camera, hand in self._hands.items() if now - hand.renewed < GONE}
             return {i: hand.rate if now - hand.renewed < STOPPED else 0.0 for i, hand in self._hands.items()}
 
     def publish(self, frame: Mapping[str, Any]) -> None:
-        """Show a frame on all pages; return at once. A slow page skips frames, and one that hangs is dropped."""
+        """Show a frame, valid as JSON, on all pages."""
         self._messages.extend((frame["time"], text) for text in frame["messages"])
-        data = json.dumps({**frame, "messages": list(self._messages)}, separators=(",", ":"), allow_nan=False).encode()
-        with self._news:
-            self._frame, self._number = data, self._number + 1
-            self._news.notify_all()
+        self._frame = {**frame, "messages": list(self._messages)}
 
     def close(self) -> None:
         """Stop listening; pages show that no frame arrives."""
-        with self._news:
-            self._closed = True
-            self._news.notify_all()
         self._server.shutdown()
         self._server.server_close()
 
-    def after(self, number: int) -> tuple[int, bytes] | None:
-        """Wait for a frame after this number; return the last number and its frame, b"" for none, or None if closed."""
-        with self._news:
-            new = self._news.wait_for(lambda: self._closed or self._number != number, timeout=GONE)
-            return None if self._closed else (self._number, self._frame if new else b"")
-
-    def order(self, order: Any) -> list[int]:
-        """Carry out an order of a page; return the cameras that the page now has by hand.
+    def order(self, order: Any) -> dict[str, Any]:
+        """Carry out an order of a page; return the cameras that the page now has by hand, ``held``, and the ``frame``.
 
         An order has the name of the ``page``, the rates of all its cameras by hand, ``hands``, and possibly
         ``paused``. Of two pages, the first to take a camera has it.
@@ -109,20 +92,12 @@ class Live:
         if not all(0 <= camera < self._cameras and math.isfinite(rate) for camera, rate in hands.items()):
             raise ValueError(f"hands is {order['hands']}; expected rates of cameras 0 to {self._cameras - 1}")
         now = monotonic()
-        with self._news:
+        with self._lock:
             others = {i: self._hands[i] for i in self.by_hand if self._hands[i].page != page}
             own = {i: _Hand(page, rate, now) for i, rate in hands.items() if i not in others}
             self._hands = others | own
             self.paused = bool(order.get("paused", self.paused))
-        return list(own)
-
-    def admits(self, host: str) -> bool:
-        """Return whether a request is for this server, not for a site whose name points here (DNS rebinding)."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-            return name in ("localhost", self.host) or bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+        return {"held": list(own), "frame": self._frame}
 
 
 class _Server(ThreadingTCPServer):
@@ -141,54 +116,38 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     timeout = GONE  # of each read and write, seconds
 
-    def setup(self) -> None:
-        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFERED)
-        super().setup()
-
     def do_GET(self) -> None:
-        """Answer with the page or its events."""
-        live = self.server.live
-        if self._asks("events"):
-            self._start(200, "text/event-stream")
-            number = 0
-            while (news := live.after(number)) is not None:
-                number, frame = news
-                self.wfile.write(b"data: %b\n\n" % frame if frame else b":\n\n")  # an empty one finds who has left
-        elif self._asks(""):
-            self._start(200, "text/html; charset=utf-8")
-            self.wfile.write(live.html)
+        """Answer with the page."""
+        if self._asks(""):
+            self._answer(200, self.server.live.html, "text/html; charset=utf-8")
         else:
-            self._start(404)
+            self._answer(404)
 
     def do_POST(self) -> None:
         """Carry out an order of the page."""
         size = self.headers.get("Content-Length", "")
         if not self._asks("order"):
-            self._start(404)
-        elif self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
-            self._start(403)
+            self._answer(404)
         elif not size.isdecimal() or int(size) > _LARGEST:
-            self._start(413)
+            self._answer(413)
         else:
             try:
-                held = self.server.live.order(json.loads(self.rfile.read(int(size))))
+                found = self.server.live.order(json.loads(self.rfile.read(int(size))))
             except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-                self._start(400)
+                self._answer(400)
             else:
-                self._start(200, "application/json")
-                self.wfile.write(json.dumps(held).encode())
+                self._answer(200, json.dumps(found).encode(), "application/json")
 
     def _asks(self, name: str) -> bool:
-        """Return whether the request is for this name after the token, by an admitted host."""
-        live = self.server.live
-        right = secrets.compare_digest(self.path.encode(), f"/{live.token}/{name}".encode())
-        return right and live.admits(self.headers.get("Host", ""))
+        """Return whether the request is for this name after the token."""
+        return secrets.compare_digest(self.path.encode(), f"/{self.server.live.token}/{name}".encode())
 
-    def _start(self, status: int, kind: str = "text/plain") -> None:
+    def _answer(self, status: int, body: bytes = b"", kind: str = "text/plain") -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         """Print nothing; the loop's messages have the terminal."""

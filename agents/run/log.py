@@ -70,38 +70,25 @@ class Log:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], faults: Faults) -> None:
-        self._file, self._whole, self._faults = path.open("xb", buffering=0), 0, faults
-        try:
-            self._append(header)
-        except OSError:
-            self.close()
-            path.unlink()
-            raise
+        self._file, self._faults = path.open("xb", buffering=0), faults
+        self._whole = self._file.write(_line(header))
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a line."""
-        try:
-            self._append(record)
-        except OSError as error:
-            self._faults.report("the log cannot be written", error.strerror or str(error))
-
-    def _append(self, record: Mapping[str, Any]) -> None:
-        line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        line = _line(record)
         try:
             if self._file.write(line) < len(line):
                 raise OSError(ENOSPC, os.strerror(ENOSPC))
             self._whole += len(line)
-        finally:
-            self._cut()
-
-    def _cut(self) -> None:
-        """Remove what follows the last whole line."""
-        with suppress(OSError):
-            if self._file.seek(0, os.SEEK_END) > self._whole:
-                self._file.truncate(self._whole)
-                self._file.seek(self._whole)
+        except OSError as error:
+            self._faults.report("the log cannot be written", error.strerror or str(error))
+            with suppress(OSError):
+                self._file.seek(self._file.truncate(self._whole))
 
     def close(self) -> None:
-        """Close the file, whole also after an interrupt within :meth:`write`."""
-        self._cut()
+        """Close the file."""
         self._file.close()
+
+
+def _line(record: Mapping[str, Any]) -> bytes:
+    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"

@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +22,6 @@ from hitmac.envs.scenario import Scenario
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
 _LEAST = 0.1  # existence of a track that is shown
 _CLOCK = 0.1  # seconds; smaller changes of the computer's clock are ignored
-
-
-class _Scan(NamedTuple):
-    time: float  # of the monotonic clock
-    detections: Any
 
 
 class Loop:
@@ -76,7 +71,7 @@ class Loop:
         self._state = started(agent.policy, [0])
         delay = scenario.command_delay  # time steps
         self._sent_rates = deque(np.zeros((delay + 1, len(names))), maxlen=delay + 1)  # oldest first
-        self._scans: dict[int, _Scan] = {}  # the last of each camera since the last decision
+        self._scans: dict[int, tuple[float, Any]] = {}  # time and detections of the last, by camera
         self._sent, self._heard = np.zeros((2, len(names)))  # times of the last line, and of the last valid scan
         self._offset = self._start = wall() - monotonic()
         self._due = 0.0
@@ -109,11 +104,28 @@ class Loop:
                 answer = self.agent.policy.predict(shown, self._state, starts, deterministic=True)
                 actions, self._state = pair_of(answer, self.agent.name)
                 starts = np.zeros(1, np.bool_)
-                rates = self._rates(actions[0], headings)
+                rates = rates_of(actions[0], self.scenario)
+                paused, by_hand = (self.hands.paused, self.hands.by_hand) if self.hands else (False, {})
+                rates *= not paused
+                rates[list(by_hand)] = list(by_hand.values())
+                rates[np.isnan(headings)] = np.nan
                 self.cameras.order(rates)
                 self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
-                yield self._frame(now, headings, rates, detections) | {"latency": round(latency, 2)}
+                tracks, covered = self._tracks(self._state, headings)
+                yield {
+                    "time": round(self._start + now, 3),
+                    "heading": rounded(headings),
+                    **self._cameras,
+                    "tracks": tracks,
+                    "detections": rounded(np.reshape(detections, (-1, 3))),
+                    "orders": rounded(rates),
+                    "covered": covered if covered is None else round(covered, 4),
+                    "latency": round(latency, 2),
+                    "paused": paused,
+                    "by_hand": sorted(by_hand),
+                    "messages": self.faults.messages(),
+                }
                 self._due += t
                 late = math.ceil((self._monotonic() - self._due) / t - _LATE)
                 if late > 0:
@@ -160,32 +172,23 @@ class Loop:
             self.faults.report(f"camera {self.names[camera]} sends detections that are {kind}", f"by {abs(age):.1f} s")
             return
         self._heard[camera] = arrived
-        if camera not in self._scans or arrived - age > self._scans[camera].time:
-            self._scans[camera] = _Scan(arrived - age, detections)
+        if camera not in self._scans or arrived - age > self._scans[camera][0]:
+            self._scans[camera] = arrived - age, detections
 
     def _feed_scans(self) -> list[list[float]]:
         """Add the scans of the step to the feed; return their detections, each [camera, x, y]."""
         added = []
-        for camera, scan in sorted(self._scans.items()):
+        for camera, (when, detections) in sorted(self._scans.items()):
             try:
                 with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused
-                    self._feed.add(camera, *scan)
+                    self._feed.add(camera, when, detections)
             except (ValueError, TypeError) as error:  # without the detections, which are not for every reader
                 why = str(error).rpartition("; ")[2]
                 self.faults.report(f"the detections of camera {self.names[camera]} are refused", why)
             else:
-                added += [[camera, *row[:2]] for row in scan.detections]
+                added += [[camera, *row[:2]] for row in detections]
         self._scans.clear()
         return added
-
-    def _rates(self, actions: np.ndarray, headings: np.ndarray) -> np.ndarray:
-        """Return the rates (n,) of the actions and of hands, degrees per second; NaN: no answer."""
-        rates = rates_of(actions, self.scenario)
-        if self.hands is not None:
-            rates *= not self.hands.paused
-            for camera, rate in self.hands.by_hand.items():
-                rates[camera] = rate
-        return np.where(np.isnan(headings), np.nan, rates)
 
     def _tracks(self, state: Any, headings: np.ndarray) -> tuple[list[Any], float | None]:
         """Return the tracks, and the expected share of their targets that are in view; None without any."""
@@ -205,21 +208,3 @@ class Loop:
         weight = np.where(lost[:, None], weight, existence[:, None] / weight.shape[-1])
         pairs = observe(self.scenario, ("visible",), self._positions, headings, places.reshape(-1, 2))["pairs"]
         return rows, float((weight.ravel() * pairs[..., 0].any(0)).sum() / existence.sum())
-
-    def _frame(
-        self, now: float, headings: np.ndarray, rates: np.ndarray, detections: list[list[float]]
-    ) -> dict[str, Any]:
-        """Return the frame of a step, without its latency."""
-        tracks, covered = self._tracks(self._state, headings)
-        return {
-            "time": round(self._start + now, 3),
-            "heading": rounded(headings),
-            **self._cameras,
-            "tracks": tracks,
-            "detections": rounded(np.reshape(detections, (-1, 3))),
-            "orders": rounded(rates),
-            "covered": covered if covered is None else round(covered, 4),
-            "paused": self.hands is not None and self.hands.paused,
-            "by_hand": [] if self.hands is None else sorted(self.hands.by_hand),
-            "messages": self.faults.messages() + self.cameras.messages(),
-        }

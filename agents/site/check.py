@@ -1,16 +1,14 @@
 """Checks of a site: a picture of its plan, views and tracks, what no camera can see, and what is odd."""
 
-import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hitmac.agents.evaluate.figures import new_figure, write_figure
-from hitmac.agents.tracking.sight import DIRECTIONS, Sight
-from hitmac.envs.kernels.rails import limits_of
+from hitmac.envs.deployment import observe
 from hitmac.envs.recordings import GAP, columns_of, read_rows
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
@@ -26,6 +24,8 @@ HIDDEN = 0.002
 """Share of what is in its range that a camera must see more of; one that faces out of the area sees a corner."""
 
 _CELLS = 300  # along the longer side of the area
+_AT_ONCE = 20_000  # points
+_MOST = 500_000  # recorded positions that are looked at, evenly spaced
 
 
 class Tracks(NamedTuple):
@@ -75,22 +75,12 @@ def proposed(files: Sequence[Tracks]) -> tuple[float, float]:
     return round(step, 6), float(f"{np.quantile(speeds, 0.999):.2g}")
 
 
-def visible(scenario: Scenario, points: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield for each camera a mask (k,) of the points (k, 2) that it can ever see by turning within its pan limits."""
-    limits = limits_of(scenario)
-    limits[~np.isfinite(limits).all(1)] = 0.0, 360.0
-    place = np.array(scenario.sensor_positions)
-    clear = Sight(scenario).clear(place[None, :, 0], place[None, :, 1])
-    reach, view = scenario.of_each_sensor("sensing_range"), scenario.of_each_sensor("field_of_view")
-    for i, (low, high) in enumerate(limits):
-        x, y = (points - place[i]).T
-        angle, far = np.degrees(np.arctan2(y, x)), x * x + y * y
-        aside = np.abs((angle - (low + high) / 2 + 180.0) % 360.0 - 180.0)
-        seen = (aside <= (high - low + view[i]) / 2) & (far <= reach[i] ** 2)
-        if clear is not None:
-            direction = ((angle + 180.0) * DIRECTIONS / 360.0).astype(np.int64)
-            seen &= far < clear[0, i, np.minimum(direction, DIRECTIONS - 1)]
-        yield seen
+def visible(scenario: Scenario, points: np.ndarray) -> np.ndarray:
+    """Return a mask (n, k) of the points (k, 2) that each camera can ever see by turning within its pan limits."""
+    place, heading = scenario.sensor_positions, np.zeros(scenario.num_sensors)
+    blocks = np.array_split(points, range(_AT_ONCE, len(points), _AT_ONCE))
+    seen = [observe(scenario, ("seen_if_turned",), place, heading, block)["pairs"][..., 0] for block in blocks]
+    return np.concatenate(seen, -1) != 0.0
 
 
 def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
@@ -105,12 +95,12 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     cell = 2 * half.max() / _CELLS
     x, y = (np.arange(-side + cell / 2, side, cell) for side in half)
     grid = np.stack(np.meshgrid(x, y), -1)  # (rows, columns, 2)
-    seen = list(visible(scenario, grid.reshape(-1, 2)))
-    never = ~functools.reduce(np.logical_or, seen)
+    seen = visible(scenario, grid.reshape(-1, 2))
+    never = ~np.logical_or.reduce(seen)
     facts, odd = [f"no camera can ever see {never.mean():.1%} of the area"], list[str]()
     if files:
         recorded = np.concatenate([tracks.place[np.isfinite(tracks.place[:, 0])] for tracks in files])
-        hidden = ~functools.reduce(np.logical_or, visible(scenario, recorded))
+        hidden = ~visible(scenario, recorded[:: 1 + len(recorded) // _MOST]).any(0)
         facts[0] += f" and {hidden.mean():.1%} of the recorded positions"
         facts.append("proposed: time_step: {:g}, max_speed: {:g}".format(*proposed(files)))
     for i, (place, reach) in enumerate(zip(np.array(scenario.sensor_positions), reaches, strict=True)):
@@ -134,9 +124,9 @@ def _of_tracks(scenario: Scenario, tracks: Tracks) -> list[str]:
     median = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else np.nan
     speed = np.linalg.norm(end - start, axis=1) / intervals
     near = intervals <= GAP * median
-    through = np.zeros(len(intervals), bool)
-    for wall in scenario.all_walls:
-        through |= near & _crosses(start, end, wall)
+    through, moves = np.zeros(len(intervals), bool), np.flatnonzero(near)
+    clear = observe(scenario, ("in_sight",), start[moves, None], np.zeros((len(moves), 1)), end[moves, None])["pairs"]
+    through[moves] = clear[:, 0, 0, 0] == 0.0
     fastest = 2 * scenario.top_speed
     found = (
         (through, "moves through walls"),
@@ -147,17 +137,6 @@ def _of_tracks(scenario: Scenario, tracks: Tracks) -> list[str]:
     )
     return [f"{tracks.path}: {mask.sum():,} {words}; first of {tracks.at(int(mask.argmax()))}"
             for mask, words in found if mask.any()]  # fmt: skip
-
-
-def _crosses(start: np.ndarray, end: np.ndarray, wall: np.ndarray) -> np.ndarray:
-    """Return a mask of the moves from `start` (k, 2) to `end` (k, 2) that cross a wall (4,)."""
-
-    def side(one: np.ndarray, other: np.ndarray, point: np.ndarray) -> np.ndarray:
-        run, offset = other - one, point - one
-        return run[..., 0] * offset[..., 1] - run[..., 1] * offset[..., 0] > 0.0
-
-    low, high = wall[:2], wall[2:]
-    return (side(low, high, start) != side(low, high, end)) & (side(start, end, low) != side(start, end, high))
 
 
 def _draw(to: Path, scenario: Scenario, files: list[Tracks], never: np.ndarray, title: str) -> None:

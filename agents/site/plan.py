@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from xml.parsers.expat import ExpatError
+from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{path} is not {kind}: {error}") from None
-    except (LookupError, TypeError, AttributeError, RecursionError, EOFError, csv.Error, ExpatError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, EOFError, csv.Error, ParseError) as error:
         raise ValueError(f"{path} is not {kind}: {error!r}") from None
 
 

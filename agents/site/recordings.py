@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -21,7 +20,7 @@ Row = tuple[float, str, float, float]
 _BLOCK = 65_536
 
 
-def read_mot(path: Path, fps: float, _: str) -> Iterator[Row]:
+def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
     """Yield the rows of MOTChallenge text: the middle of the lower edge of each box, in pixels.
 
     A line is frame, id, left, top, width, height, confidence, ...; frame 1 is at 0 s; lines with the confidence 0 are
@@ -43,37 +42,25 @@ def read_mot(path: Path, fps: float, _: str) -> Iterator[Row]:
                 yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
 
 
-def read_sumo(path: Path, _: float, __: str) -> Iterator[Row]:
+def read_sumo(path: Path, fps: float, columns: str) -> Iterator[Row]:
     """Yield the rows of SUMO's floating car data (FCD), .xml or .xml.gz, of vehicles, persons and containers.
 
-    An id is such as vehicle:3. The file is read in parts. A document type is refused, so that no entity is expanded.
-    Source: https://sumo.dlr.de/docs/Simulation/Output/FCDOutput.html.
+    An id is such as vehicle:3. Source: https://sumo.dlr.de/docs/Simulation/Output/FCDOutput.html.
     """
-    rows: list[Row] = []
-    step: dict[str, str] = {}
-    parser = expat.ParserCreate()
-
-    def start(tag: str, values: dict[str, str]) -> None:
-        where = f"line {parser.CurrentLineNumber}"
-        if tag == "timestep":
-            step.update(values)
-        elif tag in ("vehicle", "person", "container"):
-            x, y = (number(where, name, values.get(name)) for name in "xy")
-            rows.append((number(where, "time", step.get("time")), f"{tag}:{values['id']}", x, y))
-
-    def refuse(*_: Any) -> None:
-        raise ValueError("it has a document type; SUMO writes none")
-
-    parser.StartElementHandler, parser.StartDoctypeDeclHandler = start, refuse
+    time = None
     with reading(path, "XML of SUMO"), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
-        while part := file.read(_BLOCK):
-            parser.Parse(part)
-            yield from rows
-            rows.clear()
-        parser.Parse(b"", True)
+        for event, element in ElementTree.iterparse(file, ("start", "end")):
+            if event == "end":
+                element.clear()
+            elif element.tag == "timestep":
+                time = element.get("time")
+            elif element.tag in ("vehicle", "person", "container"):
+                name = f"{element.tag}:{element.attrib['id']}"
+                x, y = (number(name, axis, element.get(axis)) for axis in "xy")
+                yield number(name, "time", time), name, x, y
 
 
-def read_csv(path: Path, _: float, columns: str) -> Iterator[Row]:
+def read_csv(path: Path, fps: float, columns: str) -> Iterator[Row]:
     """Yield the rows of a CSV file with any columns, see :attr:`hitmac.envs.Scenario.columns`."""
     if (names := columns_of(columns)) is None:
         raise ValueError(f"columns is {columns!r}; it must be such as time=t,id=track, or time=1,id=2,x=3,y=4")
@@ -81,7 +68,7 @@ def read_csv(path: Path, _: float, columns: str) -> Iterator[Row]:
         yield from ((time, name, x, y) for time, (x, y) in sorted(track.items()))
 
 
-def read_frigate(path: Path, fps: float, _: str) -> Iterator[Row]:
+def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
     """Yield the rows of the events of one camera of Frigate, 0.16 or newer, in shares of the picture.
 
     The file is the list from ``/api/events?cameras=NAME``. The `path_data` of an event are the middles of the lower

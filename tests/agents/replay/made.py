@@ -13,10 +13,11 @@ CITY = load_scenario("city-130x140")
 
 
 def unpacked(track):
-    """Values (F, width) of a track."""
+    """Values (F, width) of a track; NaN for the largest of numbers that are not whole."""
     numbers = np.frombuffer(gzip.decompress(base64.b64decode(track["data"])), track["type"])
     whole = numbers.reshape(track["frames"], -1).cumsum(0, dtype=track["type"])
-    return track["low"] + track["step"] * whole
+    none = (whole == np.iinfo(whole.dtype).max) & (track["step"] != 1)
+    return np.where(none, np.nan, track["low"] + track["step"] * whole)
 
 
 def played(agent, scenario, seed, sub_steps):

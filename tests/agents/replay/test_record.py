@@ -7,20 +7,22 @@ from hitmac.agents import load_agent
 from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.film import tracked
+from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.replay import record
-from hitmac.agents.replay.record import pack, packed
+from hitmac.agents.replay.record import packed, record_log
 from hitmac.envs import load_scenario
+from tests.agents.evaluate.test_logs import header, step, written
 from tests.agents.replay.made import CITY, attention_to_all, played, unpacked
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "<u2"])
-def test_packing_rounds_to_half_a_step(dtype):
+@pytest.mark.parametrize(("name", "steps"), [("belief x", 254), ("known x", 65534)])
+def test_packing_rounds_to_half_a_step(name, steps):
     values = np.random.default_rng(0).uniform(-3, 7, (30, 4, 2))
-    step = 10 / np.iinfo(dtype).max
-    packed = pack(values, dtype, -3.0, step)
-    np.testing.assert_allclose(unpacked(packed), values.reshape(30, 8), atol=step / 2 * 1.001)
-    same = pack(np.repeat(values[:1], 30, 0), dtype, -3.0, step)
-    assert (packed["frames"], same["frames"]) == (30, 1)
+    values[3, 1, 0] = np.nan
+    np.testing.assert_allclose(unpacked(packed(name, values)), values.reshape(30, 8), atol=5.001 / steps)
+    whole = np.random.default_rng(0).integers(65536, size=(30, 4))
+    np.testing.assert_array_equal(unpacked(packed("age", whole)), whole)
+    assert packed(name, np.repeat(values[:1], 30, 0))["frames"] == 1
 
 
 @pytest.mark.parametrize(("name", "knowledge"), [("hit-mac", "own"), ("obstacles", "full"), ("volleyball-4", "full")])
@@ -102,19 +104,30 @@ def test_a_record_without_identities_holds_detections_and_tracks():
         for kind, places in (("detection", detections), ("track", found and found[0])):
             for axis in range(2 if t else 0):
                 shown = tracks[f"{kind} {'xy'[axis]}"][t, : len(places)]
-                np.testing.assert_allclose(shown, places[:, axis].clip(-1250, 1250), atol=0.02)
+                np.testing.assert_allclose(shown, places[:, axis], atol=0.02)
         for name, (row, column) in {"xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}.items() if t else ():
             values = tracks[f"track {name}"]
             error = np.ptp(values) / 65535
             np.testing.assert_allclose(values[t, : len(found[1])], found[1][:, row, column], atol=error)
 
 
-def test_a_record_of_a_log_needs_no_targets():
-    values = {"coverage": np.array([[0.25], [1.0], [np.nan]]), "tracks": np.zeros((3, 1)), "track x": np.zeros((3, 0))}
-    tracks = {name: unpacked(track) for name, track in packed(values, load_scenario("hit-mac")).items()}
-    np.testing.assert_allclose(tracks["coverage"][:2], values["coverage"][:2], atol=1e-5)
-    assert tracks["coverage"][2] > 1  # none
-    assert tracks["track x"].shape == (1, 0)
+def test_the_record_of_a_log_has_its_tracks_and_cameras(tmp_path):
+    two = [[100.0, -50.0, 4.0, 1.0, 9.0, 0.9, 7.0], [-500.0, 0.0, 2500.0, 0.0, 2500.0, 0.25, 9.0]]
+    away = step(2, tracks=[], heading=[None, 90], covered=None)
+    lines = [header(), step(0), step(1, tracks=two, detections=[[1, 99.0, 0.0]]), away]
+    made = record_log(read_log(written(tmp_path / "run.jsonl", lines)))
+    assert (made["agent"], made["frames"], made["sensors"], made["targets"]) == ("still", 3, 2, 0)
+    found = {name: unpacked(track) for name, track in made["tracks"].items()}
+    assert found["tracks"].ravel().tolist() == [1, 2, 0]
+    np.testing.assert_allclose(found["track y"], [[0, 0], [-50, 0], [0, 0]], atol=0.02)
+    np.testing.assert_allclose(found["track yy"], [[4, 0], [9, 2500], [0, 0]], atol=0.05)
+    np.testing.assert_allclose(found["track existence"], [[0.9, 0], [0.9, 0.25], [0, 0]], atol=1e-4)
+    assert found["detections"].ravel().tolist() == [0, 1, 0]
+    np.testing.assert_allclose(found["detection x"].ravel(), [0, 99, 0], atol=0.02)
+    assert found["working"].tolist() == [[1, 1], [1, 1], [0, 1]]
+    assert found["turned"].ravel().tolist() == [1]
+    np.testing.assert_allclose(found["coverage"][:2], 0.5, atol=1e-4)
+    assert np.isnan(found["coverage"][2])
 
 
 def table_of(tracks, name, n, m):
@@ -147,7 +160,7 @@ def test_beliefs_are_where_the_particles_are():
     for t, episode in enumerate(played(agent, scenario, 1, 20)):
         points = np.stack((tracks["belief x"][t], tracks["belief y"][t]), -1).reshape(5, -1, 2)
         age = tracks["age"][t]
-        assert t == 0 or (points[age == 0] > 1250).all()  # outside: the target is seen
+        assert t == 0 or np.isnan(points[age == 0]).all()
         for j in np.flatnonzero(age > 0) if t else ():
             beliefs = episode.state.beliefs
             body, weight = beliefs.body[0, 0, j, :2], beliefs.weight[0, 0, j]

@@ -14,40 +14,37 @@ import xml.etree.ElementTree as ET
 class Motor:
     """Pan of a camera, degrees, that follows orders with a delay, a highest rate and an acceleration."""
 
-    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05, clock=time.monotonic):
+    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05):
         self.highest_rate, self.acceleration, self.delay = highest_rate, acceleration, delay
         self.orders, self.lowest, self.highest = [], pan, pan
-        self._pan, self._rate, self._wanted, self._clock, self._time = pan, 0.0, 0.0, clock, clock()
-        self._coming, self._lock, self.ordered = [], threading.Lock(), threading.Condition()
+        self._pan, self._rate, self._wanted, self._time = pan, 0.0, 0.0, time.monotonic()
+        self._coming, self._lock = [], threading.Condition()
 
     @property
     def pan(self):
-        return self.state()[0]
+        with self._lock:
+            self._go(time.monotonic())
+            return self._pan
 
     @property
     def rate(self):
-        return self.state()[1]
-
-    def state(self):
-        """Return the pan and the rate."""
         with self._lock:
-            self._go(self._clock())
-            return self._pan, self._rate
+            self._go(time.monotonic())
+            return self._rate
 
     def order(self, rate, lasts=math.inf):
         """Turn at a rate for some seconds, or until the next order."""
         with self._lock:
-            self._go(now := self._clock())
+            self._go(now := time.monotonic())
             start, rate = now + self.delay, min(max(rate, -self.highest_rate), self.highest_rate)
             self._coming = [one for one in self._coming if one[0] < start] + [(start, rate), (start + lasts, 0.0)]
-        with self.ordered:
             self.orders.append(rate)
-            self.ordered.notify_all()
+            self._lock.notify_all()
 
     def wait_for(self, rate, seconds=20.0):
         """Return True once the last order is this rate."""
-        with self.ordered:
-            return self.ordered.wait_for(lambda: self.orders and self.orders[-1] == rate, seconds)
+        with self._lock:
+            return self._lock.wait_for(lambda: self.orders and self.orders[-1] == rate, seconds)
 
     def _go(self, now):
         while self._coming and self._coming[0][0] <= now:
@@ -75,8 +72,7 @@ class CameraServer:
     LATE = 0.9  # seconds
 
     def __init__(self, motor, lost=0.0, seed=0):
-        self.motor, self.lost, self.fault = motor, lost, None
-        self.random, self.asked = random.Random(seed), threading.Semaphore(0)
+        self.motor, self.lost, self.fault, self.random = motor, lost, None, random.Random(seed)
 
     def loses(self):
         return self.random.random() < self.lost
@@ -91,12 +87,11 @@ class CameraServer:
 class ViscaServer(CameraServer):
     """Camera with VISCA over IP."""
 
-    def __init__(self, motor, *, lost=0.0, seed=0, units_per_degree=14.4, speeds=(), digits=4, host="127.0.0.1"):
+    def __init__(self, motor, *, lost=0.0, seed=0, host="127.0.0.1"):
         super().__init__(motor, lost, seed)
-        self.speeds = speeds or [motor.highest_rate * k / 24 for k in range(1, 25)]
-        self.units_per_degree, self.digits, self.received, self._last = units_per_degree, digits, [], 0
+        self._last = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the other client binds the same port
         self._socket.bind((host, 0))
         self.port = self._socket.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -109,26 +104,17 @@ class ViscaServer(CameraServer):
         self._socket.close()
 
     def _serve(self):
-        while message_and_sender := self._socket.recvfrom(64):
-            message, sender = message_and_sender
+        while True:
+            message, sender = self._socket.recvfrom(64)
             if not message:
                 return
-            self.asked.release()
             if self.fault == "silent" or self.loses():
                 continue
             answer = self._answer(message)
-            if self.loses():
-                continue
             if self.fault == "late":
-                late = threading.Timer(self.LATE, self._send, (answer, sender))
-                late.daemon = True
-                late.start()
-            else:
-                self._send(answer, sender)
-
-    def _send(self, answer, sender):
-        if self._socket.fileno() >= 0:
-            self._socket.sendto(answer, sender)
+                time.sleep(self.LATE)
+            if not self.loses():
+                self._socket.sendto(answer, sender)
 
     def _answer(self, message):
         kind, number, payload = message[:2], int.from_bytes(message[4:8]), message[8:]
@@ -139,7 +125,6 @@ class ViscaServer(CameraServer):
         if number <= self._last:
             return b"\x02\x01\x00\x02" + message[4:8] + b"\x0f\x01"
         self._last = number
-        self.received.append(payload)
         reply = self._reply(payload)
         return b"\x01\x11" + len(reply).to_bytes(2) + message[4:8] + reply
 
@@ -147,13 +132,13 @@ class ViscaServer(CameraServer):
         if payload == b"\x81\x01\x00\x01\xff":  # clear the interface
             return b"\x90\x50\xff"
         if payload == b"\x81\x09\x06\x12\xff":
-            units = round(self.motor.pan * self.units_per_degree) % 16**self.digits
+            units = round(self.motor.pan * 14.4) % 2**16
             if self.fault == "nonsense":
-                units = self.random.randrange(16**self.digits)
-            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:0{self.digits}x}0000"), 0xFF])
+                units = self.random.randrange(2**16)
+            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}0000"), 0xFF])
         if payload[:4] == b"\x81\x01\x06\x01" and len(payload) == 9:
             way = {1: -1.0, 2: 1.0, 3: 0.0}[payload[6]]
-            self.motor.order(way and way * self.speeds[payload[4] - 1])
+            self.motor.order(way * self.motor.highest_rate * payload[4] / 24)
             return b"\x90\x41\xff"
         return b"\x90\x60\x02\xff"
 
@@ -163,11 +148,10 @@ SERVICES = {"device": "ver10/device", "media": "ver10/media", "ptz": "ver20/ptz"
 
 
 class OnvifServer(CameraServer):
-    """Camera with ONVIF, which asks for the password."""
+    """Camera with ONVIF, whose user is "operator" with the password "open sesame"."""
 
-    def __init__(self, motor, *, lost=0.0, seed=0, pan_range=(-180.0, 180.0), user="operator", password="open sesame"):
+    def __init__(self, motor, *, lost=0.0, seed=0):
         super().__init__(motor, lost, seed)
-        self.pan_range, self.user, self.password = pan_range, user, password
         self._ends = threading.Event()
         camera = self
 
@@ -177,7 +161,6 @@ class OnvifServer(CameraServer):
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                camera.asked.release()
                 answer = camera.answer(body)
                 if answer is None:
                     self.close_connection = True
@@ -230,9 +213,9 @@ class OnvifServer(CameraServer):
         found = {part.tag.partition("}")[2]: part.text for part in envelope.iter()}
         if not {"Username", "Password", "Nonce", "Created"} <= found.keys():
             return False
-        secret = base64.b64decode(found["Nonce"]) + found["Created"].encode() + self.password.encode()
+        secret = base64.b64decode(found["Nonce"]) + found["Created"].encode() + b"open sesame"
         digest = base64.b64encode(hashlib.sha1(secret).digest()).decode()
-        return (found["Username"], found["Password"]) == (self.user, digest)
+        return (found["Username"], found["Password"]) == ("operator", digest)
 
     def _envelope(self, body):
         spaces = "".join(f' xmlns:{name}="http://www.onvif.org/{path}/wsdl"' for name, path in SERVICES.items())
@@ -253,8 +236,7 @@ class OnvifServer(CameraServer):
         return f"<media:GetProfilesResponse>{profile}</media:GetProfilesResponse>"
 
     def GetStatus(self, call):  # noqa: N802
-        low, high = self.pan_range
-        x = 2.0 * (self.motor.pan - low) / (high - low) - 1.0
+        x = self.motor.pan / 180.0
         if self.fault == "nonsense":
             x = self.random.choice((math.nan, 7.5, "east", *(self.random.uniform(-1.0, 1.0) for _ in range(4))))
         return (

@@ -58,15 +58,11 @@ class Fleet:
     """Cameras that remember their orders, and may turn by them."""
 
     def __init__(self, headings=(0.0, 180.0), turns=False):
-        self.headings, self.turns, self.orders, self.lines = np.array(headings), turns, [], []
+        self.headings, self.turns, self.orders = np.array(headings), turns, []
 
     def order(self, rates):
         self.orders.append(rates.copy())
         self.headings = self.headings + self.turns * rates * SITE.time_step
-
-    def messages(self):
-        lines, self.lines = self.lines, []
-        return lines
 
 
 class Turning:

@@ -63,9 +63,7 @@ class Rig:
     def __init__(self, limits=(-math.inf, math.inf), timeout=1.0):
         self.clock, self.said = Clock(), []
         self.motor = Motor(self.clock)
-        self.supervisor = _Supervisor(
-            "north", self.motor, limits, timeout=timeout, period=0.1, say=self.said.append, clock=self.clock
-        )
+        self.supervisor = _Supervisor("north", self.motor, limits, timeout, self.said.append, self.clock)
 
     def run(self, seconds, rate=math.nan):
         until = self.clock.time + seconds
@@ -269,25 +267,20 @@ class Noted:
 
 def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
     monkeypatch.setattr("hitmac.agents.run.cameras.CLOSING", 0.2)
-    hanging, other = Hanging(), Noted()
-    cameras = Cameras([hanging, other], Scenario(num_sensors=2, sensor_names=["north", "south"]), timeout=60.0)
+    hanging, other, said = Hanging(), Noted(), []
+    site = Scenario(num_sensors=2, sensor_names=["north", "south"])
+    cameras = Cameras([hanging, other], site, said.append, timeout=60.0)
     assert hanging.asked.wait(10)
     cameras.order(np.array([10.0, 10.0]))
     assert other.turned.wait(10)
     assert np.isnan(cameras.headings[0])
     cameras.order(np.array([np.nan, np.nan]))
-    assert not cameras.messages()
+    assert not said
     cameras.close()
     assert other.closed.is_set()
-    assert cameras.messages() == ["camera north may still turn: it does not answer the order to stop"]
-    assert not cameras.messages()
+    assert said == ["camera north may still turn: it does not answer the order to stop"]
     hanging.free.set()
     for thread in cameras._threads:
         thread.join(10)
     cameras.close()
     assert 10.0 in other.orders
-
-
-def test_a_driver_for_every_sensor():
-    with pytest.raises(ValueError, match="zip"):
-        Cameras([Noted()], Scenario(num_sensors=2))

@@ -1,17 +1,12 @@
 """Loop of real cameras: its time, its orders, and its faults, one by one."""
 
-import contextlib
-import http.client
 import json
-from itertools import islice
 from types import SimpleNamespace
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.run.live import Live
 from tests.agents.run.fakes import NAMES, SITE, UNIX, Fleet, made, played, scan, scans
 
 T = SITE.time_step
@@ -166,12 +161,6 @@ def test_a_flood_and_a_slow_computer_are_reported_and_steps_left_out():
     assert np.diff(times(frames))[-10:] == pytest.approx(T, abs=1e-3)
 
 
-def test_the_messages_of_the_cameras_are_those_of_the_loop():
-    fleet = Fleet()
-    fleet.lines = ["camera east does not work: timed out"]
-    assert played(made(scans(*EVERY), fleet=fleet)[0], 2)[0]["messages"] == ["camera east does not work: timed out"]
-
-
 def test_a_planner_follows_the_tracks_of_a_walking_target():
     agent = load_agent("belief-planner-fastest", SITE)
     walking = [(time + 0.05, scan(name, time, [[-400.0 + 50.0 * time, 300.0]])) for time in EVERY for name in NAMES]
@@ -186,21 +175,3 @@ def test_a_planner_follows_the_tracks_of_a_walking_target():
     assert label == int(label)
     assert frame["covered"] > 0.9  # it is in the view of the western camera
     assert frame["view"] == [90.0, 90.0]
-
-
-def test_a_page_that_is_closed_changes_nothing():
-    live = Live(SITE, names=NAMES)
-    loop, _, _ = made(scans(*EVERY), hands=live)
-    with contextlib.closing(live):
-        frames = []
-        address = urlsplit(live.address)
-        page = http.client.HTTPConnection(address.netloc, timeout=30)
-        page.request("GET", f"{address.path}events")
-        for frame in islice(loop.steps(), 12):
-            live.publish(frame)
-            frames.append(frame)
-            if len(frames) == 4:
-                assert page.getresponse().readline().startswith(b"data: ")
-                page.close()
-    assert len(frames) == 12
-    assert not messages(frames)
