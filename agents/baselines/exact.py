@@ -5,43 +5,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.rules import MOST_TURNS, RulePolicy, nearest_headings, needs_replanning, towards
-from hitmac.agents.policy import Observation, Starts, State
-from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
+from hitmac.agents.baselines.rules import RulePolicy, nearest_headings, towards
 
 
 class ExactAgent(RulePolicy):
     """Agent that assigns headings to all sensors jointly, so that as many targets as possible, by value, are covered.
 
-    Every `every` sub-steps it selects for every sensor i one heading h, a whole number of the sensor's turns away::
+    At every sub-step it selects for every sensor i one heading h, a whole number of the sensor's turns away, at most
+    10,000::
 
         maximise    sum_j y_j - w * sum_ih turns_h x_ih
         subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
 
     with w so small that all turns together count less than one target. With values and `seen_by` of the scenario, y_j
     counts v_j times, and is 0 unless that many sensors see j. The plan assumes that targets stand still, and
-    ignores obstacles. The sensors then turn to their headings and hold. A sensor whose mask is 0 (it has failed, or no
-    target is present) drops its plan. The agent uses only the observation, so it plays any scenario; it never zooms.
-    HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
-
-    Args:
-        scenario: the scenario to play.
-        seed: unused.
-        every: sub-steps between plans; 1 or more.
-        reach: most sub-steps of turning in a plan, 1 or more; None: half a circle, at most 10,000.
-
-    Raises:
-        ValueError: an option out of its range.
+    ignores obstacles. The sensors turn towards their headings. The agent uses only the observation, so it plays any
+    scenario; it never zooms. HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
     by_value: ClassVar[bool] = True
 
-    def __init__(self, scenario: Scenario, seed: int = 0, *, every: int = 1, reach: int | None = None) -> None:
-        super().__init__(scenario, seed)
-        self.every = positive("every", every)
-        self.reach = None if reach is None else positive("reach", reach)
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the turn (B, n) towards each sensor's heading."""
+        return towards(self.plan(pairs, mask))
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the planned number of turns (B, n), counter-clockwise; negative: clockwise."""
@@ -49,32 +36,20 @@ class ExactAgent(RulePolicy):
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         view, step = view.max(-1), 180 * turn.max(-1)  # (B, n): the features of a masked pair are 0
         half_view = np.where(view < 1, 180 * view, np.inf)
-        most = MOST_TURNS if self.reach is None else min(self.reach, MOST_TURNS)
         plans = np.zeros(view.shape, np.int64)
         for b in range(len(pairs)):
             headings, options = [], []
             for i in range(pairs.shape[1]):
-                turns = nearest_headings(step[b, i], most)
+                turns = nearest_headings(step[b, i])
                 off = (180 * bearing[b, i] - step[b, i] * turns[:, None] + 180) % 360 - 180  # (headings, m)
                 sees = (np.abs(off) < half_view[b, i]) & in_range[b, i]
                 kept = undominated(sees)
                 headings.append(turns[kept])
                 options.append((sees[kept], np.abs(turns[kept])))
-            chosen = choose(options, values[0][b].max(0) if values else None, self.scenario.seen_by)
+            worth = values[0][b].max(0) if values else np.ones(pairs.shape[2])
+            chosen = choose(options, worth, self.scenario.seen_by)
             plans[b] = [turns[k] for turns, k in zip(headings, chosen, strict=True)]
         return plans
-
-    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
-        """Return the turns; the state holds the turns left (B, n) and the plans' ages (B,)."""
-        self.lists_of(observation)  # raises for lists
-        pairs, mask = self.checked(observation["pairs"], observation["mask"])
-        if state is None:
-            state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
-        left, age = state[0].copy(), state[1].copy()
-        replan = needs_replanning(age, self.every, episode_start)
-        left[replan], age[replan] = self.plan(pairs[replan], mask[replan]), 0
-        left[~mask.any(-1)] = 0
-        return towards(left), (left - np.sign(left), age + 1)
 
 
 def undominated(sees: np.ndarray) -> np.ndarray:
@@ -86,25 +61,23 @@ def undominated(sees: np.ndarray) -> np.ndarray:
     return first[~np.tril(within, -1).any(-1)]
 
 
-def choose(
-    options: Sequence[tuple[np.ndarray, np.ndarray]], value: np.ndarray | None = None, seen_by: int = 1
-) -> list[int]:
+def choose(options: Sequence[tuple[np.ndarray, np.ndarray]], value: np.ndarray, seen_by: int) -> list[int]:
     """Choose one option per sensor so that their targets are most; ties go to the lowest cost.
 
     The `options` of a sensor are sets (h, m) bool and their costs (h,), int, in ascending order. A target that is in at
-    least `seen_by` chosen sets counts with its `value` (m,), 1 by default.
+    least `seen_by` chosen sets counts with its `value` (m,).
     """
     if all(len(cost) == 1 for _, cost in options):  # usually because no target is in reach
         return [0] * len(options)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     sets = np.concatenate([sets for sets, _ in options])  # (x, m)
-    value = np.ones(sets.shape[1]) if value is None else value / value.min(initial=np.inf, where=value > 0)
+    value = value / value.min(initial=np.inf, where=value > 0)
     sets, value = sets[:, sets.any(0)], value[sets.any(0)]
     cost = np.concatenate([cost for _, cost in options])
     sensor = np.repeat(np.arange(len(options)), [len(cost) for _, cost in options])
     x, m = sets.shape
-    # Without values, integers, with a target worth more than all costs: the solver's tolerance does not matter.
+    # With equal values, integers, and a target worth more than all costs: the solver's tolerance does not matter.
     worth = 1 + sum(int(cost.max()) for _, cost in options)
     one_each = np.pad(sensor == np.arange(len(options))[:, None], ((0, 0), (0, m)))
     covered = np.concatenate((-1.0 * sets.T, seen_by * np.eye(m)), -1)

@@ -6,8 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecasts import Sampling
-from hitmac.agents.baselines.plans import Hidden, Near, Ways, plan_all
+from hitmac.agents.baselines.plans import Hidden, Near, Sampling, Ways, plan_all
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search, Worth, shares_of
 from hitmac.agents.policy import Observation, Starts, State
@@ -318,14 +317,14 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
 
 def _worth(scenario: Scenario) -> Worth | None:
     """Return the worth of samples, with the fewest levels that are equal to all values within 1 %, 255 at most."""
-    values = make_values(scenario)
+    values, highest = make_values(scenario), scenario.highest_value
     if values is None:
         return None
-    found = np.unique(np.outer((1.0, *scenario.zone_values), scenario.target_values or 1.0)) / scenario.highest_value
+    found = np.unique(np.outer((1.0, *scenario.zone_values), scenario.target_values or 1.0)) / highest
     for levels in range(1, 256):
         if (np.abs(found * levels - np.rint(found * levels)) <= 0.01 * found * levels).all():
             break
-    return Worth(values, levels.bit_length(), levels / scenario.highest_value, shares_of(scenario.seen_by))
+    return Worth(values, levels.bit_length(), levels / highest, shares_of(scenario.seen_by))
 
 
 def _hidden(scenario: Scenario, samples: int) -> Hidden:

@@ -1,7 +1,8 @@
 """Plans of all sensors for forecast targets. Compiled by numba.
 
 For every row of knowledge: forecast each target, mark for each sensor the samples in view from each of its headings,
-with each of its lenses and from each place on its rail, and search for the best plans.
+with each of its lenses and from each place on its rail, and search for the best plans. Every sample of a target's
+futures is a bit; entries list the positions of samples at each look of the sensors.
 """
 
 import math
@@ -9,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecasts import close, empty_futures, foresee, planned_views, put, spans
 from hitmac.agents.baselines.search import (
     CHUNK,
     ascend,
@@ -20,18 +20,249 @@ from hitmac.agents.baselines.search import (
     write_reach,
     write_sides,
 )
+from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.beliefs import AGE, moves_at
-from hitmac.agents.tracking.particles import CONSTANT_VELOCITY, GOALS
-from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, is_clear
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CONSTANT_VELOCITY, GOALS, MOVES, SPEED, STEP, X, Y
+from hitmac.agents.tracking.recorded import PLACE
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.physics import NARROWER, WIDER
 from hitmac.envs.kernels.rails import BACK, FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Cells
+from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.values import value_of
 
+_LENGTHS = np.uint64(1 << 32)  # first draw of the moves' lengths in the stream of a future
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+_DRAWS = np.uint64(4)  # draws of a course
+_NOWHERE = np.float32(1e18)  # out of every range; its square is finite
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
+
+
+class Futures(NamedTuple):
+    """Lists of entries for each of L looks and W words; look 0 is unused.
+
+    The samples in the bits ``who[look, word, e]`` of entry e are at (x, y) at that look.
+    """
+
+    x: np.ndarray  # (L + 1, W, E) float32
+    y: np.ndarray  # (L + 1, W, E) float32
+    who: np.ndarray  # (L + 1, W, E) uint64
+    length: np.ndarray  # (L + 1, W) int64: number of entries
+
+
+class Sampling(NamedTuple):
+    """Options of sampled futures."""
+
+    key: np.uint64  # of their draws
+    per_word: int  # targets in a word
+    unseen: int  # further targets, for those that no sensor has seen
+    delay: int  # sub-steps from now to those of the plans
+
+
+@allocating
+def _empty_futures(looks, words, entries):
+    """Return empty lists with space for `entries` each, rounded up to whole chunks."""
+    shape = looks + 1, words, (entries + CHUNK - 1) // CHUNK * CHUNK
+    return Futures(
+        np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
+        np.zeros((looks + 1, words), np.int64),
+    )  # fmt: skip
+
+
+@inlined
+def _put(futures, look, word, x, y, members):
+    """Append an entry to a list."""
+    e = futures.length[look, word]
+    futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
+    futures.length[look, word] = e + 1
+
+
+@allocating
+def _close(futures):
+    """Fill the last chunk of every list with entries out of every view."""
+    for look in range(1, futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            while futures.length[look, word] % CHUNK != 0:
+                _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+
+
+@inlined
+def _add(futures, look, word, shared, straight, x, y, members):
+    """Add samples to the shared entry, at the position of the first one, or as a new entry."""
+    if straight:
+        e = shared[look]
+        if futures.who[look, word, e] == 0:
+            futures.x[look, word, e], futures.y[look, word, e] = x, y
+        futures.who[look, word, e] |= members
+    else:
+        _put(futures, look, word, x, y, members)
+
+
+@allocating
+def _spans(looks):
+    """Return the middle and the last sub-step (L + 1,) of each look, given the look of each sub-step (H + 1,)."""
+    last = np.searchsorted(looks, np.arange(looks[-1] + 1), side="right") - 1
+    middle = last.copy()
+    middle[1:] = (last[:-1] + 1 + last[1:]) // 2
+    return middle, last
+
+
+@allocating
+def _planned_views(views, turn, plans, delay):
+    """Return the views (D + H + 1, n, 7) of sensors that have `views` (n, 7), and after a delay turn by their plans."""
+    planned = np.empty((delay + plans.shape[1], *views.shape))
+    for h in range(planned.shape[0]):
+        planned[h] = views
+        for i in range(0 if h <= delay else views.shape[0]):
+            angle = math.radians(plans[i, h - delay] * turn[i])
+            c, s, x, y = math.cos(angle), math.sin(angle), views[i, VIEW_COS], views[i, VIEW_SIN]
+            planned[h, i, VIEW_COS], planned[h, i, VIEW_SIN] = c * x - s * y, s * x + c * y
+    return planned
+
+
+@inlined
+def _evade(one, x, y, before, now, clear):
+    """Turn a particle out of the first of the views `before` (n, 7) with (x, y), which is `now` elsewhere."""
+    for i in range(before.shape[0]):
+        if in_view(before[i], None if clear is None else clear[i], x, y):
+            dx, dy = one[X, 0] - now[i, VIEW_X], one[Y, 0] - now[i, VIEW_Y]
+            away = math.sqrt(dx * dx + dy * dy)
+            if away > 0.0:
+                side = math.copysign(1.0, now[i, VIEW_COS] * dy - now[i, VIEW_SIN] * dx)
+                one[AIM_X, 0], one[AIM_Y, 0] = -side * dy / away, side * dx / away
+            return
+
+
+@allocating
+def _follow_moves(
+    rules, discs, particle, key, time, word, bit, straight, looks, middle, views, clear, shared, futures
+):  # fmt: skip
+    """Add the position of a particle at each look, forecast move by move, as one sample.
+
+    If it carries loads, it slides along `discs` (k, 3), and its draws are those of a time. Otherwise it moves out of
+    the first of the `views` (H + 1, n, 7) that it is in, as the walk `evade`; None: it ignores them.
+    """
+    one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
+    for h in range(1, looks.shape[0]):
+        seen_x, seen_y = one[X, 0], one[Y, 0]  # the walk sees views as of the last sub-step
+        for k in range(moves_at(rules, time + h - 1)):
+            if rules.walk.model == particles.CARRY:
+                particles.carry(rules.walk, discs, one, 0, key, _DRAWS * np.uint64(2 * (time + h) + k))
+                continue
+            before = one[MOVES, 0]
+            if views is not None:
+                _evade(one, seen_x, seen_y, views[h - 1], views[h], clear)
+            counter = particles.move(rules.walk, one, 0, key, counter, 0.5)
+            straight = straight and one[MOVES, 0] >= before
+            draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
+            one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
+        if middle[looks[h]] == h:
+            _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
+
+
+@inlined
+def _follow_piece(pieces, body, p, word, bit, middle, futures):
+    """Add the position of particle p of a recorded place at each look until its track ends, as one sample."""
+    place = int(body[PLACE, p])
+    shift_x, shift_y = body[X, p] - pieces.position[place, 0], body[Y, p] - pieces.position[place, 1]
+    for look in range(1, middle.shape[0]):
+        if middle[look] > pieces.rest[place]:
+            break
+        x, y = pieces.position[place + middle[look], 0], pieces.position[place + middle[look], 1]
+        _put(futures, look, word, x + shift_x, y + shift_y, bit)
+
+
+@inlined
+def _moves_on_course(walk, shortest, away, last, made, draw):
+    """Return the number of moves until a target takes a new goal.
+
+    The target has `made` moves towards a goal at the distance `away`; its shortest move has the length `shortest`, the
+    last one had the length `last`. `draw` in [0, 1) determines the move that is too short.
+    """
+    mean = shortest * (1.0 + 0.5 * walk.speed_noise)
+    near = max(walk.goal_radius, 0.5 * mean)
+    if last < walk.stuck_distance or away <= near:
+        return 0.0
+    left = walk.patience - made
+    if mean > 0.0:
+        left = min(left, math.ceil((away - near) / mean))
+    if shortest < walk.stuck_distance:
+        left = min(left, 1.0 + particles.moves_until_stuck(walk.stuck_distance, walk.speed_noise, shortest, 1.0 - draw))
+    return max(left, 0.0)
+
+
+@allocating
+def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
+    """Add the position of a particle that walks to goals at each look, forecast course by course, as one sample.
+
+    All moves of a course have the mean length. It ends at the goal, at the end of the target's patience, or after a
+    move that is too short, whose time is random.
+    """
+    looks, counter = moves.shape[0] - 1, np.uint64(0)
+    x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]
+    shortest, last, made = particle[SPEED] * walk.time_step, particle[STEP], particle[MOVES]
+    look, gone, least, courses = 1, 0.0, 0.0, 0
+    # Every course but the first has at least one move, so the bound on their number ends no finite forecast.
+    while look <= looks and courses <= moves[looks] + 1:
+        courses += 1
+        dx, dy = aim_x - x, aim_y - y
+        away = math.sqrt(dx * dx + dy * dy)
+        number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)
+        scale = shortest * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
+        dx, dy = dx * scale, dy * scale  # of a move
+        while look <= looks and moves[look] <= gone + number:
+            after = moves[look] - gone
+            _add(futures, look, word, shared, straight, x + after * dx, y + after * dy, bit)
+            look += 1
+        x, y, gone = x + number * dx, y + number * dy, gone + number
+        speed = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter + _ONE)
+        aim_x = walk.half_width * (2.0 * uniform(key, counter + _TWO) - 1.0)
+        aim_y = walk.half_height * (2.0 * uniform(key, counter + _THREE) - 1.0)
+        counter += _DRAWS
+        shortest, last, made, straight = speed * walk.time_step, np.inf, 0.0, False
+        least = 1.0  # a target that takes a goal makes a move towards it
+
+
+@allocating
+def _foresee(
+    rules, samples, sampling, pieces, scene, r, j, together, most, looks, middle, moves, views, clear, shared, futures
+):  # fmt: skip
+    """List the positions of target j of row r at each look, from particles sampled at even steps of their weights.
+
+    A sample is a ``1 / samples`` of a target; those of a weight over 1 also take the words of the `most` - 1 next
+    targets. The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps
+    plan for the same futures. If all particles move `together`, samples share an entry until they turn. `looks`
+    (D + H + 1,) are the looks of the sub-steps from now, `middle` and `moves` (L + 1,) the middle sub-step of each look
+    and the moves until then; `shared` (L + 1,) is scratch memory. With recorded motion, `pieces` are given; `views` and
+    `clear` are those of targets that evade, see :func:`_follow_moves`.
+    """
+    belief, time = scene.belief, scene.time[r]
+    body, weight = belief.body[r, j], belief.weight[r, j]
+    if together:
+        word = j // sampling.per_word
+        for look in range(1, shared.shape[0]):
+            shared[look] = futures.length[look, word]
+            _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+    total, source = weight[0], 0
+    for s in range(min(int(weight.sum() * samples + 0.5), most * samples)):
+        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
+            source += 1
+            total += weight[source]
+        k = j + s // samples
+        word, bit = k // sampling.per_word, _ONE << np.uint64(k % sampling.per_word * samples + s % samples)
+        key = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN)
+        if pieces is not None:
+            _follow_piece(pieces, body, source, word, bit, middle, futures)
+        elif rules.walk.model == GOALS:
+            _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
+        else:
+            _follow_moves(
+                rules, belief.discs[r], body[:, source], key, time, word, bit, together, looks, middle, views, clear,
+                shared, futures,
+            )  # fmt: skip
 
 
 class Ways(NamedTuple):
@@ -61,7 +292,7 @@ class Near(NamedTuple):
 
 
 @allocating
-def mark(x, y, who, pose, moved, view, clear, most, sides, row):
+def _mark(x, y, who, pose, moved, view, clear, most, sides, row):
     """Write the samples in view of a sensor from each heading into `row` (2 * most + 2,).
 
     The entries (E,), E a multiple of CHUNK, are those of :class:`Futures`. `pose` is the position of the sensor and the
@@ -108,7 +339,7 @@ def mark(x, y, who, pose, moved, view, clear, most, sides, row):
 
 @allocating
 def _unhidden(hidden, i, x, y, who, pose, moved):
-    """Return the samples of the entries that are not hidden from sensor i; see :func:`mark`."""
+    """Return the samples of the entries that are not hidden from sensor i; see :func:`_mark`."""
     members = np.empty_like(who)
     for e in range(who.shape[0]):
         dx, dy = x[e] - pose[0] - moved[0], y[e] - pose[1] - moved[1]
@@ -140,7 +371,7 @@ def _mark_all(room, i, hidden, seen_from, clear, on_rail, place, lens, turn, fut
                 x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
                 seen = who if hidden is None else _unhidden(hidden, i, x, y, who, pose, moved[way, look])
                 row = room.sees[i, way, look, word, farthest - most : farthest + most + 2]
-                mark(x, y, seen, pose, moved[way, look], view, then_clear, most, sides, row)
+                _mark(x, y, seen, pose, moved[way, look], view, then_clear, most, sides, row)
 
 
 @inlined
@@ -173,14 +404,6 @@ def _write_planes(worth, per_word, samples, listed, futures, planes):
                     count = int(popcount(members))
                     number, total = number + count, total + level * count
     return number, total
-
-
-@allocating
-def _write_terms(worth, number, total, terms):
-    """Write the worth of a sample of each term (T,); the mean worth of all samples is 1."""
-    for t in range(terms.shape[0]):
-        share = worth.shares[-1] if t < worth.planes else worth.shares[0]
-        terms[t] = 2 ** (t % worth.planes) * share * (number / total if total > 0 else 1.0)
 
 
 @allocating
@@ -221,7 +444,7 @@ def _likeliest_pairs(near, worth, views, futures):
             targets[i, number], found[i, j] = j, 0
             number += 1
         targets[i, :number].sort()
-    return candidate_pairs(targets, targets >= 0, m)
+    return candidate_pairs(targets, m)
 
 
 @allocating
@@ -231,7 +454,7 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
     reach = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD
     for s in range(candidates.targets.shape[1]):
         j = candidates.targets[i, s]
-        if not candidates.valid[i, s]:
+        if j < 0:
             continue
         word, bit = bits_of(s, samples)
         for look in range(1, every.length.shape[0]):
@@ -239,8 +462,8 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
                 x, y, members = every.x[look, j, e], every.y[look, j, e], every.who[look, j, e]
                 dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
                 if members != 0 and dx * dx + dy * dy <= reach * reach:
-                    put(futures, look, word, x, y, members << bit)
-    close(futures)
+                    _put(futures, look, word, x, y, members << bit)
+    _close(futures)
 
 
 @allocating
@@ -272,19 +495,19 @@ def plan_all(
     `history` holds plans (R, n, H + 1) and their ways (R, n), changed in place. `own_shares` are the window (0:
     disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
     """
-    (belief, known, all_views, _, present, time), (field_of_view, turn), (kept, kept_ways) = scene, sensors, history
+    (_, known, all_views, _, present, time), (field_of_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
-    middle_of, last = spans(search.looks)
+    middle_of, last = _spans(search.looks)
     ahead = np.append(np.zeros(sampling.delay, np.int64), search.looks)  # the looks of the sub-steps from now
     middle_of += sampling.delay
     middle_of[0] = -1
     looks = last.shape[0] - 1
     most = m + sampling.unseen
-    every = empty_futures(looks, (most - 1) // sampling.per_word + 1, min(most, sampling.per_word) * (samples + 1))
+    every = _empty_futures(looks, (most - 1) // sampling.per_word + 1, min(most, sampling.per_word) * (samples + 1))
     own = every  # of a sensor
     if near is not None:
         per_word = 64 // samples
-        own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
+        own = _empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
     walk = rules.walk
     keeps_course = walk.model == GOALS or (walk.model == CONSTANT_VELOCITY and walk.swerve == 0.0)
@@ -302,23 +525,18 @@ def plan_all(
                     moves[ahead[h]] = gone
             every.length[:] = 0
             row_clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
-            evaded = None if evades is None else planned_views(views, turn, kept[r], sampling.delay)
-            for j in range(m):
-                if present[r, j]:
+            evaded = None if evades is None else _planned_views(views, turn, kept[r], sampling.delay)
+            for j in range(m + min(sampling.unseen, 1)):
+                together = False
+                if j < m:
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0 and keeps_course
-                    body, weight = belief.body[r, j], belief.weight[r, j]
-                    foresee(
-                        rules, samples, sampling, pieces, belief.discs[r], body, weight, together, time[r], j, 1, ahead,
+                if j == m or present[r, j]:
+                    _foresee(
+                        rules, samples, sampling, pieces, scene, r, j, together, 1 if j < m else sampling.unseen, ahead,
                         middle_of, moves, evaded, row_clear, shared, every,
                     )  # fmt: skip
-            if sampling.unseen > 0:
-                body, weight = belief.body[r, m], belief.weight[r, m]
-                foresee(
-                    rules, samples, sampling, pieces, belief.discs[r], body, weight, False, time[r], m, sampling.unseen,
-                    ahead, middle_of, moves, evaded, row_clear, shared, every,
-                )  # fmt: skip
-            close(every)
+            _close(every)
             longest = views.copy()
             for i in range(n):
                 _write_lens(ways, middle_of, views[i, VIEW_RANGE], field_of_view[r, i], lens[i])
@@ -326,7 +544,9 @@ def plan_all(
             candidates = None if near is None else _likeliest_pairs(near, worth, longest, every)
             if worth is not None:
                 number, total = _write_planes(worth, sampling.per_word, samples, None, every, room.planes[0, :0])
-                _write_terms(worth, number, total, room.terms)
+                for t in range(room.terms.shape[0]):  # the mean worth of all samples is 1
+                    part = worth.shares[-1] if t < worth.planes else worth.shares[0]
+                    room.terms[t] = 2 ** (t % worth.planes) * part * (number / total if total > 0 else 1.0)
             for i in range(n):
                 view = views[i]
                 narrowest = lens[i, :, 1:, 1].min()

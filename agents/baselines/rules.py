@@ -26,7 +26,7 @@ from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
-MOST_TURNS = 10_000  # to the farthest heading considered
+_MOST_TURNS = 10_000  # to the farthest heading considered
 
 
 def towards(turns: np.ndarray) -> np.ndarray:
@@ -34,9 +34,9 @@ def towards(turns: np.ndarray) -> np.ndarray:
     return np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY))
 
 
-def nearest_headings(turn: float, most: int = MOST_TURNS) -> np.ndarray:
+def nearest_headings(turn: float) -> np.ndarray:
     """Return all headings, in turns of `turn` degrees from the present one, nearest first: 0, -1, 1, -2, ..."""
-    most = min(math.ceil(180 / turn), most) if turn > 0 else 0
+    most = min(math.ceil(180 / turn), _MOST_TURNS) if turn > 0 else 0
     return np.array(sorted(range(-most, most + 1), key=abs))
 
 

@@ -82,7 +82,6 @@ class Room(NamedTuple):
     reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
     plans: np.ndarray  # (n, H + 1) int64: of an ascent
     ways: np.ndarray  # (n,) int64: their ways
-    planned: np.ndarray  # (n,) bool: the sensor has a plan
     covers: np.ndarray  # (n, L + 1, W) uint64: samples that each plan covers
     values: np.ndarray  # (n + d n, 3) of staying, turning left and right; then of the actions of the other decisions
     best_plans: np.ndarray  # of all ascents
@@ -105,7 +104,7 @@ def make_room(search, worth, n, words):
     horizon, looks, headings = search.looks.shape[0] - 1, search.looks[-1], 2 * search.farthest + 1
     return Room(
         np.empty((n, ways, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
-        np.empty((n, 2), np.int64), np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
+        np.empty((n, 2), np.int64), np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64),
         np.empty((n, looks + 1, words), np.uint64), np.empty((n + decisions * n, 3)),
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty((seen_by, looks + 1, words), np.uint64),
         np.empty((n, planes, looks + 1, words), np.uint64), np.empty((terms, looks + 1, words), np.uint64),
@@ -117,31 +116,30 @@ def make_room(search, worth, n, words):
 class Candidates(NamedTuple):
     """Candidate pairs of a scene: the sensors that list each target, and its place in their lists."""
 
-    targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list
-    valid: np.ndarray  # (n, k) bool: the places in use
+    targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list; -1: none
     first: np.ndarray  # (m + 1,) int64: number of each target's first pair
     sensor: np.ndarray  # (n * k,) int32: sensor of each pair, in rising order for each target
     place: np.ndarray  # (n * k,) int32: place of the target in that sensor's list
 
 
 @allocating
-def candidate_pairs(targets, valid, m):
+def candidate_pairs(targets, m):
     """Return the candidate pairs of lists (n, k) of m targets."""
-    (n, k), first = valid.shape, np.zeros(m + 1, np.int64)
+    (n, k), first = targets.shape, np.zeros(m + 1, np.int64)
     for i in range(n):
         for s in range(k):
-            if valid[i, s]:
+            if targets[i, s] >= 0:
                 first[targets[i, s] + 1] += 1
     for j in range(m):
         first[j + 1] += first[j]
     sensor, place, filled = np.empty(n * k, np.int32), np.empty(n * k, np.int32), first[:-1].copy()
     for i in range(n):
         for s in range(k):
-            if valid[i, s]:
+            if targets[i, s] >= 0:
                 e = filled[targets[i, s]]
                 sensor[e], place[e] = i, s
                 filled[targets[i, s]] = e + 1
-    return Candidates(targets, valid, first, sensor, place)
+    return Candidates(targets, first, sensor, place)
 
 
 @inlined
@@ -166,8 +164,8 @@ def _covered_by_others(covers, i, candidates, samples, layers):
                 add_seen(layers, covers[other])
     else:
         for s in range(candidates.targets.shape[1]):
-            if candidates.valid[i, s]:
-                j = candidates.targets[i, s]
+            j = candidates.targets[i, s]
+            if j >= 0:
                 word, bit = bits_of(s, samples)
                 for e in range(candidates.first[j], candidates.first[j + 1]):
                     other = candidates.sensor[e]
@@ -249,7 +247,7 @@ def write_exclusive_shares(search, worth, room, window, shares):
     """
     (n, m), covers = shares.shape, room.covers
     for i in range(n):
-        _cover(search.looks, room.sees[i, room.best_ways[i]], room.farthest[i], True, room.best_plans[i], covers[i])
+        _cover(search.looks, room.sees[i, room.best_ways[i]], room.farthest[i], room.best_plans[i], covers[i])
     own, layers = np.zeros((n, covers.shape[2]), np.uint64), np.empty((room.layers.shape[0] + 1, 1), np.uint64)
     for look in range(1, search.looks[window] + 1):
         for w in range(covers.shape[2]):
@@ -365,21 +363,21 @@ def _best_plan(search, worth, sees, free, terms, farthest, most, value, gain, pl
 
 
 @inlined
-def _cover(looks, sees, farthest, planned, plan, covers):
-    """Write the samples (L + 1, W) covered by a plan; none without a plan."""
+def _cover(looks, sees, farthest, plan, covers):
+    """Write the samples (L + 1, W) covered by a plan."""
     for h in range(1, plan.shape[0]):
         look = looks[h]
         if look > looks[h - 1]:
             for w in range(covers.shape[1]):
-                covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
+                covers[look, w] = sees[look, w, farthest + plan[h]]
 
 
 @allocating
 def _improve(search, worth, room, order, candidates):
     """Replace the plan of each sensor in turn by its best one until no plan changes; return the joint value.
 
-    A turn beyond the limits has the value of staying. The sequence starts at sensor `order` % n; it runs backwards if
-    `order` // n is odd.
+    `room.covers` holds what the present plans cover. A turn beyond the limits has the value of staying. The sequence
+    starts at sensor `order` % n; it runs backwards if `order` // n is odd.
     """
     plans, ways, covers, values, farthest, reach = (
         room.plans, room.ways, room.covers, room.values, room.farthest, room.reach
@@ -387,8 +385,6 @@ def _improve(search, worth, room, order, candidates):
     sees, value, plan, looks, cost = room.sees, room.value, room.plan, search.looks, search.turn_cost
     first = search.first
     n, horizon = len(plans), plans.shape[1] - 1
-    for i in range(n):
-        _cover(looks, sees[i, ways[i]], farthest[i], room.planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
         changed = False
         for q in range(n):
@@ -415,7 +411,7 @@ def _improve(search, worth, room, order, candidates):
                         changed |= plans[i, h] != plan[h]
                         plans[i, h] = plan[h]
             changed |= ways[i] != before
-            _cover(looks, sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
+            _cover(looks, sees[i, ways[i]], farthest[i], plans[i], covers[i])
         if not changed:
             break
     total = 0.0
@@ -439,13 +435,13 @@ def ascend(search, worth, room, candidates, step, kept, kept_ways, values):
     """
     plans, ways, best_plans = room.plans, room.ways, room.best_plans
     n, horizon, reach, highest = plans.shape[0], plans.shape[1] - 1, room.reach, -np.inf
-    plans[:, 0] = 0
     for ascent in range(search.restarts + 1):
-        room.planned[:] = ascent == 0 and step > 0
-        for i in range(n):
-            ways[i] = kept_ways[i] if room.planned[i] else 0
+        plans[:], ways[:], room.covers[:] = 0, 0, 0
+        for i in range(n if ascent == 0 and step > 0 else 0):
+            ways[i] = kept_ways[i]
             for h in range(1, horizon + 1):
-                plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if room.planned[i] else 0
+                plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1])
+            _cover(search.looks, room.sees[i, ways[i]], room.farthest[i], plans[i], room.covers[i])
         total = _improve(search, worth, room, step * search.restarts + ascent, candidates)
         if total > highest:
             highest = total

@@ -9,7 +9,7 @@ move as usual, but for each target separately.
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from hitmac.envs.simulator import Simulator
 
 _MOST_IN_A_TABLE = 16  # targets; with more, integer programming is faster than a table of all their sets
 _EPISODES_AT_ONCE = 16
-_TIE = 1e-7  # least cost of a turn, in units of coverage: decides ties only
+_TIE = 1e-7  # cost of a turn, in units of coverage: decides ties only
+_RESTARTS = 8  # random starts of the clairvoyant estimate
 _PACE = 20  # sub-steps between changes of action in a random start, so that sensors turn far enough
 
 Bound = tuple[np.ndarray, np.ndarray]
@@ -40,12 +41,11 @@ def compute_bound(
     seeds: Sequence[int],
     sub_steps: int,
     progress: Callable[[int], object] = lambda number: None,
-    **options: Any,
 ) -> Bound:
     """Compute the bound `name`, of :func:`bounds_of`, for E episodes of T sub-steps with these seeds.
 
-    `progress` is called with the number of newly finished episodes; `options` are those of
-    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade and lenses that zoom, which have no bounds.
+    `progress` is called with the number of newly finished episodes. Raises ValueError for targets that evade and lenses
+    that zoom, which have no bounds.
     """
     scenario = load_scenario(scenario)
     reacts = WALKS[scenario.walk].reacts
@@ -55,7 +55,7 @@ def compute_bound(
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):
         some = list(seeds[first : first + _EPISODES_AT_ONCE])
-        parts.append(BOUNDS[name][1](scenario, some, sub_steps, **options))
+        parts.append(BOUNDS[name][1](scenario, some, sub_steps))
         progress(len(some))
     coverage, rotation = map(np.concatenate, zip(*parts, strict=True))
     return coverage, rotation
@@ -93,18 +93,21 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     return ratio(covered, record.value.sum(-1)), np.full(len(seeds), np.nan)
 
 
-def clairvoyant_estimate(
-    scenario: Scenario, seeds: list[int], sub_steps: int, *, restarts: int = 8, turn_cost: float = 0.0
-) -> Bound:
+def clairvoyant_estimate(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     """Return coverage (E, T) and rotation (E,) of turns that are planned with the whole future known.
 
     Dynamic programming over the headings of one sensor after the other finds its best sequence of turns, given the
-    targets that the others cover, until no sequence improves. Of the `restarts` random starts of this coordinate
-    ascent, the best counts. The ascent may end below the optimum, so that an agent may cover more in rare episodes. A
-    sub-step in which all sensors turn costs `turn_cost`, in units of coverage. Ties go to the fewest turns.
+    targets that the others cover, until no sequence improves. Of 8 random starts of this coordinate ascent, the best
+    counts. The ascent may end below the optimum, so that an agent may cover more in rare episodes. Ties go to the
+    fewest turns.
     """
-    record = _record(scenario, seeds, sub_steps)
-    return _replay(scenario, seeds, _foreseen_turns(scenario, seeds, record, restarts, turn_cost)[0])
+    turns, _ = _foreseen_turns(scenario, seeds, _record(scenario, seeds, sub_steps))
+    simulator = Simulator(scenario, len(seeds), seeds)
+    coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
+    for t in range(sub_steps):
+        simulator.step(turns[:, t])
+        coverage[:, t], rotation[:, t] = simulator.observed_coverage, simulator.rotation
+    return coverage, rotation.mean(-1)
 
 
 BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
@@ -129,14 +132,13 @@ class _Record(NamedTuple):
     working: np.ndarray  # (E, T, n) bool
     along: np.ndarray  # (E, n) initial places on the rails
     heading: np.ndarray  # (E, n) degrees, initial headings
-    num_sensors: np.ndarray  # (E,)
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
     """Return the record of episodes with sensors that neither turn nor move."""
     simulator = Simulator(scenario, len(seeds), seeds)
     state, n, m = simulator.state, scenario.num_sensors, scenario.num_targets
-    start = state.along.copy(), state.heading.copy(), state.num_sensors
+    start = state.along.copy(), state.heading.copy()
     still = np.zeros((len(seeds), len(scenario.decisions) * n), np.int64)
     state.cos_half_view[:] = -2.0  # below every cosine: all-round views, limited by obstacles and range only
     shapes = ((n, m), float), ((m, 2), float), ((m,), float), ((n,), bool)
@@ -168,31 +170,26 @@ def _most_covered(bearing: np.ndarray, value: np.ndarray, view: np.ndarray, seen
     return float(value[seeing >= seen_by].sum())
 
 
-def _foreseen_turns(
-    scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, turn_cost: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _foreseen_turns(scenario: Scenario, seeds: Sequence[int], record: _Record) -> tuple[np.ndarray, np.ndarray]:
     """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
     half_view, turn, limits = _views(scenario) / 2, scenario.of_each_sensor("turn_angle"), limits_of(scenario)
     count = np.array([_different_headings(one, sub_steps) for one in turn])
     sees = np.empty((n, sub_steps, count.max(), -(-m // 64)), np.uint64)
     turns, value = np.empty((episodes, sub_steps, n), np.int64), np.empty(episodes)
-    threads = Threads(restarts, cores(), block=1)
+    threads, shares = Threads(_RESTARTS, cores(), block=1), shares_of(scenario.seen_by)
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
         total = record.value[e].sum(-1)
         worth = (total > 0.0) / np.where(total > 0.0, total, 1.0)
         generator = np.random.default_rng([0, seeds[e]])
-        order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
-        tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
+        order = generator.permuted(np.tile(np.arange(n), (_RESTARTS, 1)), axis=-1)
+        tried = generator.integers(0, 3, (_RESTARTS, n, -(-sub_steps // _PACE)))
         tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
         most = np.minimum(turns_to_limits(record.heading[e], limits, turn), sub_steps).astype(np.int64)
         ends = np.where(np.isfinite(limits), most * (-1, 1) % count[:, None], -1)  # to the right, to the left
-        values, cost = np.empty(restarts), turn_cost / record.num_sensors[e] + _TIE
-        shares = shares_of(scenario.seen_by)
-        threads.run(
-            ascend, sees, record.working[e], record.value[e], worth, shares, cost, count, ends, order, tried, values
-        )
+        values, given = np.empty(_RESTARTS), (record.working[e], record.value[e], worth, shares, _TIE)
+        threads.run(ascend, sees, *given, count, ends, order, tried, values)
         turns[e], value[e] = tried[values.argmax()].T, values.max()
     return turns, value
 
@@ -202,35 +199,6 @@ def _different_headings(turn: float, sub_steps: int) -> int:
     turned = np.arange(1, 2 * sub_steps + 1) * turn
     back = np.flatnonzero(np.abs((turned + 180) % 360 - 180) < 1e-9)
     return int(back[0]) + 1 if len(back) else 2 * sub_steps + 1
-
-
-def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> Bound:
-    """Return coverage (E, T) and rotation (E,) of episodes with the turns (E, T, n)."""
-    simulator = Simulator(scenario, len(seeds), seeds)
-    coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
-    for t in range(turns.shape[1]):
-        simulator.step(turns[:, t])
-        coverage[:, t], rotation[:, t] = simulator.observed_coverage, simulator.rotation
-    return coverage, rotation.mean(-1)
-
-
-@allocating
-def _windows(bearing, view, windows):
-    """Write the sets of targets (bits) of a view, without subsets of earlier ones; return their number."""
-    found = 0
-    for first in range(bearing.shape[0]):
-        members = np.uint64(0)
-        for j in range(bearing.shape[0]):
-            off = bearing[j] - bearing[first]
-            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
-                members |= np.uint64(1) << np.uint64(j)
-        within = members == 0
-        for k in range(found):
-            within |= members & ~windows[k] == 0
-        if not within:
-            windows[found] = members
-            found += 1
-    return found
 
 
 @inlined
@@ -244,31 +212,42 @@ def _value_of_set(members, value):
     return total
 
 
+@allocating
+def _windows(bearing, view):
+    """Return the sets of targets, as bits, in a view (degrees) that begins at a target, without most subsets."""
+    windows, found = np.zeros(bearing.shape[0], np.int64), 0
+    for first in range(bearing.shape[0]):
+        members = 0
+        for j in range(bearing.shape[0]):
+            off = bearing[j] - bearing[first]
+            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
+                members |= 1 << j
+        if (members & ~windows[:found]).all():
+            windows[found] = members
+            found += 1
+    return windows[:found]
+
+
 @kernel
 def cover_freely(bearing, value, view, covered, share):
     """Write the most value (E, T) of covered targets, for `bearing` (E, T, n, m), `value` (E, T, m) and views (n,)."""
     m = bearing.shape[3]
     for low, high in blocks(bearing.shape[0], share):
-        windows, unions = np.empty(m, np.uint64), np.zeros((2, 1 << m), np.uint64)
+        unions, listed = np.zeros(1 << m, np.int64), np.zeros(1 << m, np.bool_)
         for e in range(low, high):
-            met, now = np.zeros(1 << m, np.int64), 0  # last search step in which a union was found; this step
             for t in range(bearing.shape[1]):
-                unions[0, 0], count = 0, 1  # all unions of the sets of the sensors so far
+                listed[0], count = True, 1  # the empty set, then those that the sensors so far can cover
                 for i in range(bearing.shape[2]):
-                    found = _windows(bearing[e, t, i], view[i], windows)
-                    now += 1
-                    more = 0
-                    for a in range(count if found > 0 else 0):
-                        for k in range(found):
-                            union = unions[0, a] | windows[k]
-                            if met[union] != now:
-                                met[union] = now
-                                unions[1, more] = union
-                                more += 1
-                    if more > 0:
-                        unions[0, :more], count = unions[1, :more], more
+                    windows, before = _windows(bearing[e, t, i], view[i]), count
+                    for a in range(before):
+                        for window in windows:
+                            union = unions[a] | window
+                            if not listed[union]:
+                                listed[union], unions[count] = True, union
+                                count += 1
                 for a in range(count):
-                    covered[e, t] = max(covered[e, t], _value_of_set(unions[0, a], value[e, t]))
+                    covered[e, t] = max(covered[e, t], _value_of_set(np.uint64(unions[a]), value[e, t]))
+                    listed[unions[a]] = False
 
 
 @inlined

@@ -15,7 +15,7 @@ from hitmac.agents.run.detections import Inbox, parse
 from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, rounded
 from hitmac.agents.tracking import DetectionFeed
-from hitmac.agents.tracking.association import LOST
+from hitmac.agents.tracking.track_states import LOST
 from hitmac.envs.deployment import observe
 from hitmac.envs.scenario import Scenario
 

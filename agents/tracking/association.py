@@ -5,23 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking import particles
+from hitmac.agents.tracking import particles, track_states
 from hitmac.agents.tracking.beliefs import AGE, moves_at
-from hitmac.agents.tracking.particles import STEP, X, Y, begin_course, to_border
+from hitmac.agents.tracking.particles import X, Y, to_border
 from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
-from hitmac.agents.tracking.track_states import (
-    LOST,
-    TURNING,
-    begin,
-    find_again,
-    likelihood,
-    likelihood_of_particles,
-    predict,
-    scatter,
-    spread_of,
-    update,
-)  # fmt: skip
+from hitmac.agents.tracking.track_states import LOST, TURNING
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
@@ -80,30 +69,31 @@ def _area(model, walk, view, clear):
 
 
 @allocating
-def assign(cost, rows, columns, column_of):
-    """Write the column assigned to each row of the `rows` by `columns` matrix of least total cost, rows <= columns.
+def assign(cost):
+    """Return the column assigned to each row of a square matrix of costs so that their sum is least.
 
-    Costs are finite; with others, rows may keep what `column_of` held. Shortest augmenting paths with potentials, row
-    by row. Source: Jonker, Volgenant, "A shortest augmenting path algorithm for dense and sparse linear assignment
-    problems", Computing 1987.
+    Costs are finite; with others, a row may get -1. Shortest augmenting paths with potentials, row by row. Source:
+    Jonker, Volgenant, "A shortest augmenting path algorithm for dense and sparse linear assignment problems", Computing
+    1987.
     """
-    u, v = np.zeros(rows + 1), np.zeros(columns + 1)
-    row_of, before = np.zeros(columns + 1, np.int64), np.zeros(columns + 1, np.int64)  # from 1; 0: none
-    least, used = np.empty(columns + 1), np.empty(columns + 1, np.bool_)
-    for row in range(1, rows + 1):
+    size, column_of = len(cost), np.full(len(cost), -1)
+    u, v = np.zeros(size + 1), np.zeros(size + 1)
+    row_of, before = np.zeros(size + 1, np.int64), np.zeros(size + 1, np.int64)  # from 1; 0: none
+    least, used = np.empty(size + 1), np.empty(size + 1, np.bool_)
+    for row in range(1, size + 1):
         row_of[0], column = row, 0
         least[:], used[:] = np.inf, False
         for _ in range(row):  # a path has at most as many columns
             used[column] = True
             k, delta, following = row_of[column], np.inf, 0
-            for c in range(1, columns + 1):
+            for c in range(1, size + 1):
                 if not used[c]:
                     reduced = cost[k - 1, c - 1] - u[k] - v[c]
                     if reduced < least[c]:
                         least[c], before[c] = reduced, column
                     if least[c] < delta:
                         delta, following = least[c], c
-            for c in range(columns + 1):
+            for c in range(size + 1):
                 if used[c]:
                     u[row_of[c]] += delta
                     v[c] -= delta
@@ -115,43 +105,10 @@ def assign(cost, rows, columns, column_of):
         while column != 0:
             row_of[column] = row_of[before[column]]
             column = before[column]
-    for c in range(1, columns + 1):
+    for c in range(1, size + 1):
         if row_of[c] > 0:
             column_of[row_of[c] - 1] = c - 1
-
-
-class Room(NamedTuple):
-    """Scratch memory of a thread, for k tracks, d detections and P particles."""
-
-    chance: np.ndarray  # (k,) probability of detecting each track
-    particle: np.ndarray  # (k, P) the same of its particles
-    spread: np.ndarray  # (k,) variance of the kernels at its particles
-    density: np.ndarray  # (d, k) of each detection of each track
-    unknown: np.ndarray  # (d,) intensity of each detection without a track
-    cost: np.ndarray  # (max(d, k), max(d, k))
-    column: np.ndarray  # (max(d, k),) int64
-
-
-@allocating
-def make_room(slots, most, number):
-    """Return scratch memory for `slots` tracks, at most `most` detections and `number` particles."""
-    size = max(slots, most)
-    return Room(
-        np.zeros(slots), np.zeros((slots, number)), np.zeros(slots), np.zeros((most, slots)), np.zeros(most),
-        np.zeros((size, size)), np.zeros(size, np.int64),
-    )  # fmt: skip
-
-
-@inlined
-def _list(detections, mask, listed, factor):
-    """Write the valid detections (d, 5), with covariances times `factor`, into `listed`; return their number."""
-    found = 0
-    for d in range(mask.shape[0]):
-        if mask[d]:
-            for a in range(5):
-                listed[found, a] = detections[d, a] * (factor if a > 1 else 1.0)
-            found += 1
-    return found
+    return column_of
 
 
 @inlined
@@ -162,21 +119,24 @@ def _look_for_unseen(model, body, weight, view, clear):
             weight[p] *= 1.0 - _chance(model, view, clear, body[X, p], body[Y, p])
 
 
-@inlined
-def _expect(model, filters, belief, r, view, clear, room):
-    """Write the probability that a sensor detects each track.
+@allocating
+def _expect(model, filters, belief, r, view, clear):
+    """Return the probability that a sensor detects each track (k,), and each particle of those that are lost (k, P).
 
     That of normal distributions is the mean over the mean place and two standard deviations along either axis.
     """
-    for j in range(filters.existence.shape[1]):
+    slots, number = filters.existence.shape[1], belief.weight.shape[2]
+    chance, particle = np.zeros(slots), np.zeros((slots, number))
+    for j in range(slots):
         if filters.existence[r, j] == 0.0:
             continue
         if filters.age[r, j] >= LOST:
             body, weight, total = belief.body[r, j], belief.weight[r, j], 0.0
-            for p in range(weight.shape[0]):
-                room.particle[j, p] = _chance(model, view, clear, body[X, p], body[Y, p]) if weight[p] > 0.0 else 0.0
-                total += weight[p] * room.particle[j, p]
-            room.chance[j] = total / filters.existence[r, j]
+            for p in range(number):
+                if weight[p] > 0.0:
+                    particle[j, p] = _chance(model, view, clear, body[X, p], body[Y, p])
+                total += weight[p] * particle[j, p]
+            chance[j] = total / filters.existence[r, j]
         else:
             k = int(filters.mode[r, j, TURNING] > 0.5)
             mean, own = filters.mean[r, j, k], filters.covariance[r, j, k]
@@ -185,41 +145,49 @@ def _expect(model, filters, belief, r, view, clear, room):
             for sign in (-1.5, 1.5):
                 total += _chance(model, view, clear, mean[0] + sign * dx, mean[1])
                 total += _chance(model, view, clear, mean[0], mean[1] + sign * dy)
-            room.chance[j] = total / 6.0
+            chance[j] = total / 6.0
+    return chance, particle
 
 
 @inlined
-def _miss(filters, belief, r, j, room):
-    """Update the existence, and the weights of the particles, of a track that a sensor does not detect."""
-    if room.chance[j] > 0.0:
-        missed = max(1.0 - filters.existence[r, j] * room.chance[j], 1e-12)
+def _miss(filters, belief, r, j, chance, particle):
+    """Update the existence, and the weights of the particles, of a track that a sensor does not detect.
+
+    `chance` is the probability that it detects the track, and `particle` (P,) each of its particles.
+    """
+    if chance > 0.0:
+        missed = max(1.0 - filters.existence[r, j] * chance, 1e-12)
         if filters.age[r, j] >= LOST:
             weight, total = belief.weight[r, j], 0.0
             for p in range(weight.shape[0]):
-                weight[p] *= (1.0 - room.particle[j, p]) / missed
+                weight[p] *= (1.0 - particle[p]) / missed
                 total += weight[p]
             filters.existence[r, j] = total
         else:
-            filters.existence[r, j] *= (1.0 - room.chance[j]) / missed
+            filters.existence[r, j] *= (1.0 - chance) / missed
 
 
 @allocating
-def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, room, fused):
-    """Update the tracks of row r by the detections (number, 5) of sensor i: gating, assignment, misses and births.
+def _take_scan(rules, model, filters, scene, r, i, detections, clear, fused):
+    """Update the tracks of row r by the detections (d, 5) of sensor i: gating, assignment, misses and births.
 
     If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
     covariance intersection with equal weights.
     """
     walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
-    _expect(model, filters, belief, r, view, clear, room)
+    number, size = len(detections), max(len(detections), slots)
+    if fused:
+        detections[:, 2:] *= 2.0
+    chances, particle = _expect(model, filters, belief, r, view, clear)
+    spread, densities = np.empty(slots), np.empty((number, slots))  # of the kernels at particles; of detections
+    unknown, cost = np.empty(number), np.zeros((size, size))  # intensity of a detection without a track
     area = 4.0 * walk.half_width * walk.half_height
     false = max(model.false, 1e-4) / _area(model, walk, view, clear)
     unseen_body, unseen = belief.body[r, slots], belief.weight[r, slots]
     radius = area / unseen.shape[0]  # squared, times pi: the area of pi particles
-    size = max(number, slots)
-    for j in range(slots):
-        if number > 0 and filters.existence[r, j] > 0.0 and filters.age[r, j] >= LOST:
-            room.spread[j] = spread_of(belief.body[r, j], belief.weight[r, j])
+    for j in range(slots if number > 0 else 0):
+        if filters.existence[r, j] > 0.0 and filters.age[r, j] >= LOST:
+            spread[j] = track_states.spread_of(belief.body[r, j], belief.weight[r, j])
     for d in range(number):
         detection, here = detections[d], 0.0
         for p in range(unseen.shape[0]):
@@ -229,63 +197,56 @@ def _take_scan(rules, model, filters, scene, r, i, detections, number, clear, ro
         born = (here / (math.pi * radius) + _STRANGE / area) * max(
             _chance(model, view, clear, detection[0], detection[1]), _NEARBY
         )
-        room.unknown[d] = false + born
-        for j in range(size):
-            room.cost[d, j] = 0.0
-            if j < slots and filters.existence[r, j] > 0.0:
+        unknown[d] = false + born
+        for j in range(slots):
+            if filters.existence[r, j] > 0.0:
                 if filters.age[r, j] >= LOST:
-                    density = likelihood_of_particles(belief.body[r, j], belief.weight[r, j], room.spread[j], detection)
+                    body, weight = belief.body[r, j], belief.weight[r, j]
+                    density = track_states.likelihood_of_particles(body, weight, spread[j], detection)
                 else:
-                    density = likelihood(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detection)
-                room.density[d, j] = density
-                chance = min(filters.existence[r, j] * max(room.chance[j], _NEARBY), _MOST)
+                    mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+                    density = track_states.likelihood(mean, covariance, mode, detection)
+                densities[d, j] = density
+                chance = min(filters.existence[r, j] * max(chances[j], _NEARBY), _MOST)
                 if density > 0.0:
-                    gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * room.unknown[d]))
-                    room.cost[d, j] = min(-gain, 0.0)
-    room.column[:] = -1
-    if number > 0:
-        for d in range(number, size):
-            room.cost[d] = 0.0
-        assign(room.cost, size, size, room.column)
+                    gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * unknown[d]))
+                    cost[d, j] = min(-gain, 0.0)
+    column = assign(cost) if number > 0 else np.empty(0, np.int64)
+    detection_of = np.full(slots, -1)  # of each track
     for d in range(number):
-        if room.cost[d, room.column[d]] == 0.0:
-            room.column[d] = -1
+        if cost[d, column[d]] < 0.0:
+            detection_of[column[d]] = d
+        else:
+            column[d] = -1
     for j in range(slots):
-        if filters.existence[r, j] == 0.0:
+        existence, d = filters.existence[r, j], detection_of[j]
+        if existence == 0.0:
             continue
-        mine = -1
-        for d in range(number):
-            if room.column[d] == j:
-                mine = d
-        if mine < 0:
-            _miss(filters, belief, r, j, room)
+        if d < 0:
+            _miss(filters, belief, r, j, chances[j], particle[j])
             continue
-        chance = max(room.chance[j], _NEARBY)
-        ratio = 1.0 - chance + chance * room.density[mine, j] / room.unknown[mine]
-        existence = filters.existence[r, j]
+        mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+        chance = max(chances[j], _NEARBY)
+        ratio = 1.0 - chance + chance * densities[d, j] / unknown[d]
         filters.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
         if filters.age[r, j] >= LOST:
-            find_again(
-                model, walk, belief.body[r, j], belief.weight[r, j], room.spread[j], filters.mean[r, j],
-                filters.covariance[r, j], filters.mode[r, j], detections[mine],
-            )  # fmt: skip
+            body, weight = belief.body[r, j], belief.weight[r, j]
+            track_states.find_again(model, walk, body, weight, spread[j], mean, covariance, mode, detections[d])
         else:
             if fused:
-                filters.covariance[r, j] *= 2.0
-            update(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], detections[mine])
+                covariance *= 2.0
+            track_states.update(mean, covariance, mode, detections[d])
         filters.age[r, j] = 0
     for d in range(number):
-        existence = 1.0 - false / room.unknown[d]
-        if room.column[d] < 0 and existence > _BIRTH:
+        existence = 1.0 - false / unknown[d]
+        if column[d] < 0 and existence > _BIRTH:
             slot = filters.existence[r].argmin()
             if filters.existence[r, slot] < existence:
                 filters.existence[r, slot], filters.age[r, slot] = existence, 0
                 filters.labels[r] += 1
                 filters.label[r, slot] = filters.labels[r]
-                begin(
-                    model, filters.mean[r, slot], filters.covariance[r, slot], filters.mode[r, slot], detections[d],
-                    0.0, 0.0, model.speed * model.speed,
-                )  # fmt: skip
+                mean, covariance, mode = filters.mean[r, slot], filters.covariance[r, slot], filters.mode[r, slot]
+                track_states.begin(model, mean, covariance, mode, detections[d], 0.0, 0.0, model.speed * model.speed)
 
 
 @allocating
@@ -300,7 +261,8 @@ def _move(rules, model, filters, scene, r, pieces):
         filters.existence[r, j] *= model.survival
         scene.known[r, j, AGE] += 1.0
         if filters.age[r, j] < LOST:
-            predict(model, filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j], moves * walk.time_step)
+            mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+            track_states.predict(model, mean, covariance, mode, moves * walk.time_step)
         elif pieces is not None:
             follow_pieces(pieces, belief, r, j)
             filters.existence[r, j] = belief.weight[r, j].sum()
@@ -319,19 +281,9 @@ def _move(rules, model, filters, scene, r, pieces):
             every = max(int(2.0 * model.expected / (model.arrivals * weight.shape[0])), 1)
             if time % every == 0:
                 p = weight.argmin()
-                _place_unseen(walk, belief, r, slots, p)
+                particles.put_anywhere(walk, belief, r, slots, p)
+                particles.set_out(walk, belief, r, slots, p)
                 weight[p] += model.arrivals * every
-
-
-@inlined
-def _place_unseen(walk, belief, r, j, p):
-    """Put a particle of the unseen anywhere in the area of unknown targets."""
-    body = belief.body[r, j]
-    body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, r)
-    body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, r)
-    begin_course(walk, body, p, belief.stream[particles.KEY, r], belief.stream[particles.DRAWN, r])
-    belief.stream[particles.DRAWN, r] += np.uint64(3)
-    body[STEP, p] = np.inf
 
 
 @kernel
@@ -341,10 +293,8 @@ def track_all(rules, model, filters, scene, detections, mask, clear, pieces, sha
     A row is fed by all sensors of its scene, or by its own where every sensor has a row.
     """
     belief, known, views, _, _, time = scene
-    slots, (scenes, n, most) = known.shape[1], mask.shape
+    slots, (scenes, n, _) = known.shape[1], mask.shape
     rows, number = known.shape[0] // scenes, belief.weight.shape[2]
-    room = make_room(slots, most, number)
-    listed = np.zeros((most, 5))
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             b = r // rows
@@ -354,14 +304,14 @@ def track_all(rules, model, filters, scene, detections, mask, clear, pieces, sha
                 start_unseen(pieces, belief, r, slots)
             else:
                 for p in range(number):
-                    _place_unseen(rules.walk, belief, r, slots, p)
+                    particles.put_anywhere(rules.walk, belief, r, slots, p)
+                    particles.set_out(rules.walk, belief, r, slots, p)
                 belief.weight[r, slots] = model.expected / number
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
                     own = None if clear is None else clear[b % clear.shape[0], i]
-                    found = _list(detections[b, i], mask[b, i], listed, 1.0)
-                    _take_scan(rules, model, filters, scene, r, i, listed, found, own, room, False)
+                    _take_scan(rules, model, filters, scene, r, i, detections[b, i][mask[b, i]], own, False)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
                     own = None if clear is None else clear[b % clear.shape[0], i]
@@ -375,9 +325,7 @@ def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share)
     `link` is the square of the communication range and the probability that a message is lost.
     """
     belief, known, views, _, _, _ = scene
-    slots, (_, n, most), number = known.shape[1], sent.shape, belief.weight.shape[2]
-    room = make_room(slots, most, number)
-    listed = np.zeros((most, 5))
+    slots, n = known.shape[1], sent.shape[1]
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             b, i = r // n, r % n
@@ -386,8 +334,7 @@ def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share)
                 near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
                 if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
                     own = None if clear is None else clear[b % clear.shape[0], k]
-                    found = _list(tracks[b, k], sent[b, k], listed, 2.0)
-                    _take_scan(rules, model, filters, scene, r, k, listed, found, own, room, True)
+                    _take_scan(rules, model, filters, scene, r, k, tracks[b, k][sent[b, k]], own, True)
                     _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
 
 
@@ -404,23 +351,19 @@ def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
                 if filters.existence[r, j] < LEAST:
                     filters.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
                 age, existence = filters.age[r, j], filters.existence[r, j]
+                mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
                 scene.present[r, j] = existence > 0.0
                 if age == 0 and existence > 0.0:
                     for a in range(4):
-                        scene.known[r, j, a] = (
-                            filters.mode[r, j, 0] * filters.mean[r, j, 0, a]
-                            + filters.mode[r, j, 1] * filters.mean[r, j, 1, a]
-                        )  # fmt: skip
+                        scene.known[r, j, a] = mode[0] * mean[0, a] + mode[1] * mean[1, a]
                     scene.known[r, j, AGE] = 0.0
                 if existence > 0.0 and (age == LOST - 1 or (every and age < LOST)):
-                    mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
                     if pieces is None:
-                        scatter(
-                            rules.walk, belief.body[r, j], belief.weight[r, j], mean, covariance, mode, existence,
-                            draws, lower,
+                        body, weight = belief.body[r, j], belief.weight[r, j]
+                        track_states.scatter(
+                            rules.walk, body, weight, mean, covariance, mode, existence, draws, lower
                         )  # fmt: skip
                     else:
-                        k = int(mode[TURNING] > 0.5)
-                        deviation = math.sqrt(0.5 * (covariance[k, 0, 0] + covariance[k, 1, 1]))
+                        deviation, k = track_states.deviation_of(covariance, mode), int(mode[TURNING] > 0.5)
                         take_pieces(pieces, belief, r, j, mean[k, 0], mean[k, 1], places[r, j], deviation)
                         belief.weight[r, j] *= existence

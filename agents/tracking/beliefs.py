@@ -1,6 +1,5 @@
 """Beliefs of a whole scene, updated from observations alone."""
 
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,16 +13,8 @@ from hitmac.agents.policy import (
     copied_state,
     is_large,
 )
-from hitmac.agents.tracking import particles, sight, track_states
+from hitmac.agents.tracking import particles, recorded, sight, track_states
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
-from hitmac.agents.tracking.recorded import (
-    PieceFinder,
-    add_arrivals,
-    follow_pieces,
-    look_for,
-    start_unseen,
-    take_pieces,
-)
 from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
@@ -137,16 +128,13 @@ def filter_all(rules, model, filters, scene, last_age, draws, pieces, deviation,
                     track_states.update(state, error, modes, detection)
                 else:
                     spread = track_states.spread_of(body, weight)
-                    track_states.find_again(
-                        model, rules.walk, body, weight, spread, state, error, modes, detection
-                    )  # fmt: skip
+                    track_states.find_again(model, rules.walk, body, weight, spread, state, error, modes, detection)
                 for a in range(4):
                     known[r, j, a] = modes[0] * state[0, a] + modes[1] * state[1, a]
                 if pieces is None:
                     track_states.scatter(rules.walk, body, weight, state, error, modes, 1.0, draws, lower)
                 else:
-                    own = error[int(modes[track_states.TURNING] > 0.5)]
-                    deviation[r, j] = math.sqrt(0.5 * (own[0, 0] + own[1, 1]))
+                    deviation[r, j] = track_states.deviation_of(error, modes)
 
 
 @allocating
@@ -157,12 +145,12 @@ def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, place
         age, last = known[r, j, AGE], last_age[j]
         if age < min(last + 1.0, _FORGOTTEN):
             present[r, j] = True
-            take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], deviation[j])
+            recorded.take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], deviation[j])
             for _ in range(int(age)):
-                follow_pieces(pieces, belief, r, j)
+                recorded.follow_pieces(pieces, belief, r, j)
         elif present[r, j]:
-            follow_pieces(pieces, belief, r, j)
-            left = look_for(belief, r, j, views, clear, near)
+            recorded.follow_pieces(pieces, belief, r, j)
+            left = recorded.look_for(belief, r, j, views, clear, near)
             present[r, j] = age < np.inf and left > _LEAST
             if present[r, j]:  # somewhere else
                 belief.weight[r, j] /= left
@@ -170,11 +158,11 @@ def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, place
     if not rules.all_known:
         unseen = known.shape[1]
         if time[r] == 0:
-            start_unseen(pieces, belief, r, unseen)
+            recorded.start_unseen(pieces, belief, r, unseen)
         else:
-            follow_pieces(pieces, belief, r, unseen)
-            add_arrivals(pieces, belief, r, unseen, time[r])
-        look_for(belief, r, unseen, views, clear, near)
+            recorded.follow_pieces(pieces, belief, r, unseen)
+            recorded.add_arrivals(pieces, belief, r, unseen, time[r])
+        recorded.look_for(belief, r, unseen, views, clear, near)
 
 
 @kernel
@@ -236,7 +224,7 @@ class Knowledge:
         self.rows = scenario.num_sensors if self.per_sensor else 1
         self._sight = Sight(scenario)
         self.shown = shown_to_beliefs(scenario)
-        self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
+        self._finder = recorded.PieceFinder(scenario) if scenario.walk == "recorded" else None
         self.pieces = None if self._finder is None else self._finder.pieces
         self._key = stream_keys(np.array([seed + 2**62]))[0]
         rng = np.random.default_rng(seed)
@@ -390,13 +378,13 @@ class Beliefs(Knowledge):
             threads.run(
                 filter_all, self.rules, self.model, filters, scene, last_age, self._draws, self.pieces, deviation
             )  # fmt: skip
-        found: tuple[Any, Any] = None, None
+        places = None
         if self._finder is not None:
             seen = known[..., AGE] < np.minimum(last_age + 1.0, _FORGOTTEN)
-            found = self._finder.pieces, self._finder.nearest(known, seen, self.particles)
+            places = self._finder.nearest(known, seen, self.particles)
+        looks = self._looks(views, reports.within)
         threads.run(
-            track_all, self.rules, scene, self._looks(views, reports.within), clear, self._cells, last_age, deviation,
-            *found,
+            track_all, self.rules, scene, looks, clear, self._cells, last_age, deviation, self.pieces, places
         )  # fmt: skip
         new.stream[:] = belief.stream.T.reshape(b, g, 2)
         new.time[:] += 1

@@ -213,6 +213,22 @@ class Belief(NamedTuple):
     discs: np.ndarray  # (B, k, 3) discs along which targets that carry loads slide
 
 
+@inlined
+def put_anywhere(walk, belief, b, j, p):
+    """Put particle p of a target anywhere in the area of unknown targets."""
+    body = belief.body[b, j]
+    body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
+    body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
+
+
+@inlined
+def set_out(walk, belief, b, j, p):
+    """Begin a course of particle p of a target of which only the place is known."""
+    begin_course(walk, belief.body[b, j], p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+    belief.stream[DRAWN, b] += np.uint64(3)
+    belief.body[b, j, STEP, p] = np.inf
+
+
 @allocating
 def scatter(walk, belief, b, j, views, clear, near):
     """Spread the particles over the area of unknown targets, if possible outside the views (n, 7).
@@ -222,13 +238,10 @@ def scatter(walk, belief, b, j, views, clear, near):
     body = belief.body[b, j]
     for p in range(body.shape[1]):
         for _ in range(8):
-            body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
-            body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
+            put_anywhere(walk, belief, b, j, p)
             if draw_uniform(belief.stream, b) < chance_of_none(views, clear, near, body[X, p], body[Y, p]):
                 break
-        begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
-        belief.stream[DRAWN, b] += np.uint64(3)
-        body[STEP, p] = np.inf
+        set_out(walk, belief, b, j, p)
     belief.weight[b, j] = 1.0 / body.shape[1]
     belief.course[b, j] = 0.0
 
@@ -357,14 +370,28 @@ def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
     weight[:] = 1.0 / number
 
 
+@inlined
+def aim_ahead(body, p, ahead_x, ahead_y, pace, seen, before, ahead, first, second):
+    """Give particle p, which walks to goals by steps of `pace`, a goal straight ahead.
+
+    Goals are uniform in the arena, so the density of the goal's distance r from the start of the course grows with r.
+    It is over the distance gone, g, of which `seen` is known. Where the start was not seen, but is at most `before`
+    farther, the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a `ahead` to the border.
+    `first` and `second` are the quantiles of g and r.
+    """
+    half = seen + 0.5 * ahead
+    gone = seen + (math.sqrt(half * half + first * before * (before + 2.0 * half)) - half)
+    goal = math.sqrt(gone * gone + second * ahead * (ahead + 2.0 * gone)) - gone
+    body[MOVES, p] = max(gone / pace - 1.0, 0.0)
+    body[AIM_X, p], body[AIM_Y, p] = body[X, p] + ahead_x * goal, body[Y, p] + ahead_y * goal
+
+
 @allocating
 def pin(walk, belief, b, j, place, velocity):
     """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
 
-    A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
-    distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
-    the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
-    fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little.
+    A particle that walks to goals gets one straight ahead, see :func:`aim_ahead`. Particle p takes fixed quantiles of
+    speed and goal, so that the particles of a target that is seen for long change little.
 
     A particle that carries loads gets one of the likely warehouses, see :func:`_pin_carrier`.
     """
@@ -385,28 +412,22 @@ def pin(walk, belief, b, j, place, velocity):
     pace = max(speed * walk.time_step, 1e-9)
     ahead = to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
-    before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    before = 0.0  # of the start of the course, from where the target was first seen
+    if course[BEGAN] == 0.0:
+        before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
         if speed == 0.0:
-            begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
-            belief.stream[DRAWN, b] += np.uint64(3)
-            body[STEP, p] = np.inf
+            set_out(walk, belief, b, j, p)
             continue
         third = _spread(p, 0.5497004779019702)
         body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
         body[STEP, p], body[MOVES, p] = length, 0.0
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
         if walk.model == GOALS:
-            first = _spread(p, 0.8191725133961645)
-            second = _spread(p, 0.6710436067037893)
-            gone, half = seen, seen + 0.5 * ahead
-            if course[BEGAN] == 0.0:
-                gone += math.sqrt(half * half + second * before * (before + 2.0 * half)) - half
-            goal = math.sqrt(gone * gone + first * ahead * (ahead + 2.0 * gone)) - gone
-            body[MOVES, p] = max(gone / pace - 1.0, 0.0)
-            body[AIM_X, p], body[AIM_Y, p] = x + ahead_x * goal, y + ahead_y * goal
+            first, second = _spread(p, 0.6710436067037893), _spread(p, 0.8191725133961645)
+            aim_ahead(body, p, ahead_x, ahead_y, pace, seen, before, ahead, first, second)
     belief.weight[b, j] = 1.0 / body.shape[1]
 
 

@@ -71,9 +71,8 @@ class PieceFinder:
         """Return places (..., number) int64 near the chosen reports `known` (..., 5), the nearest first."""
         k = min(number, NEAREST, len(self.pieces.rest))
         found = np.zeros((*chosen.shape, number), np.int64)
-        if chosen.any():
-            _, nearest = self._tree.query(self._points(known[chosen, :2], known[chosen, 2:4]), np.arange(1, k + 1))
-            found[chosen] = nearest[:, np.arange(number) * k // number]
+        _, nearest = self._tree.query(self._points(known[chosen, :2], known[chosen, 2:4]), np.arange(1, k + 1))
+        found[chosen] = nearest[:, np.arange(number) * k // number]
         return found
 
     @staticmethod

@@ -153,8 +153,7 @@ class Sight:
 
     def __init__(self, scenario: Scenario) -> None:
         self.walls, self.discs = scenario.all_walls, np.array(scenario.discs, np.float64).reshape(-1, 3)
-        self._known: dict[tuple[float, float], np.ndarray] = {}
-        self._scenes: dict[tuple[bytes, bytes], np.ndarray] = {}
+        self._known: dict[tuple[float, float, bytes], np.ndarray] = {}  # by place and discs
 
     def clear(self, x: np.ndarray, y: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray | None:
         """Return the squared distances (B, n, DIRECTIONS) float32 from places (B, n); None without obstacles.
@@ -163,29 +162,21 @@ class Sight:
         first axis is 1.
         """
         if discs is not None:
-            scenes = zip(np.stack((x, y), -1), np.asarray(discs, np.float64), strict=True)
-            return np.stack([self._clear_of_scene(*scene) for scene in scenes])
+            return np.stack([self._among(*scene) for scene in zip(x, y, np.asarray(discs, np.float64), strict=True)])
         if not len(self.walls) + len(self.discs):
             return None
         if (x == x[:1]).all() and (y == y[:1]).all():
             x, y = x[:1], y[:1]
-        places = list(zip(x.ravel().tolist(), y.ravel().tolist(), strict=True))
-        new = list(set(places) - self._known.keys())
-        if new:
-            if len(self._known) > _MOST_PLACES:
-                self._known.clear()
-                new = list(set(places))
-            self._known.update(zip(new, self._measure(np.array(new, np.float64)), strict=True))
-        return np.stack([self._known[place] for place in places]).reshape(*x.shape, DIRECTIONS)
+        return self._among(x.ravel(), y.ravel(), self.discs).reshape(*x.shape, DIRECTIONS)
 
-    def _clear_of_scene(self, places: np.ndarray, discs: np.ndarray) -> np.ndarray:
-        """Return the squared distances (n, DIRECTIONS) from places (n, 2) among discs (k, 3)."""
-        key = places.tobytes(), discs.tobytes()
-        if key not in self._scenes:
-            if len(self._scenes) * len(places) > _MOST_PLACES:
-                self._scenes.clear()
-            self._scenes[key] = self._measure(places, discs)
-        return self._scenes[key]
+    def _among(self, x: np.ndarray, y: np.ndarray, discs: np.ndarray) -> np.ndarray:
+        """Return the squared distances (P, DIRECTIONS) from places (P,) among discs (k, 3)."""
+        places = [(*place, discs.tobytes()) for place in zip(x.tolist(), y.tolist(), strict=True)]
+        if len(self._known) > _MOST_PLACES:
+            self._known.clear()
+        if new := list(set(places) - self._known.keys()):
+            self._known.update(zip(new, self._measure(np.array([place[:2] for place in new]), discs), strict=True))
+        return np.stack([self._known[place] for place in places])
 
     def along(self, rails: Rails, step: float) -> np.ndarray | None:
         """Return the squared distances (r, P, DIRECTIONS) float32 from r rails, every `step` from their first corners.
@@ -197,11 +188,11 @@ class Sight:
         along = step * np.arange(round(rails.length.max() / step) + 1)
         point = point_on.py_func
         places = [[point(rails, r, min(s, rails.length[r]))[:2] for s in along] for r in range(len(rails.length))]
-        return self._measure(np.array(places).reshape(-1, 2)).reshape(len(places), len(along), DIRECTIONS)
+        clear = self._measure(np.array(places).reshape(-1, 2), self.discs)
+        return clear.reshape(len(places), len(along), DIRECTIONS)
 
-    def _measure(self, places: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray:
-        """Return the squared distances (P, DIRECTIONS) from places (P, 2), among the scenario's discs or others."""
+    def _measure(self, places: np.ndarray, discs: np.ndarray) -> np.ndarray:
+        """Return the squared distances (P, DIRECTIONS) from places (P, 2), among discs (k, 3)."""
         clear = np.empty((len(places), DIRECTIONS), np.float32)
-        discs = self.discs if discs is None else discs
         Threads(clear.size, cores(), block=256).run(measure_clear, self.walls, discs, places, clear)
         return clear

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, RANDOM, SPEED, STEP, WalkModel, X, Y, to_border
 from hitmac.agents.tracking.recorded import Pieces
 from hitmac.envs.kernels.threads import allocating, inlined
@@ -215,6 +216,13 @@ def find_again(model, walk, body, weight, spread, mean, covariance, mode, detect
     begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance)
 
 
+@inlined
+def deviation_of(covariance, mode):
+    """Return the standard deviation of a track's place, in its likelier mode."""
+    own = covariance[int(mode[TURNING] > 0.5)]
+    return math.sqrt(0.5 * (own[0, 0] + own[1, 1]))
+
+
 @allocating
 def _root(covariance, lower):
     """Write the Cholesky factor of a covariance matrix (4, 4); a dimension without variance gets zeros."""
@@ -235,8 +243,7 @@ def scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower)
     """Replace the particles of a track by quantiles of its normal distributions.
 
     `draws` (P, 6) are four normal numbers and two uniform ones for each particle, the same for all tracks. A particle
-    that walks to goals gets one straight ahead, of the distribution of :func:`~.particles.pin` on a course whose start
-    was not seen.
+    that walks to goals gets one straight ahead, by :func:`~.particles.aim_ahead`.
     """
     number, slowest = weight.shape[0], walk.min_speed
     turning = number - int(number * mode[TURNING] + 0.5)
@@ -265,9 +272,5 @@ def scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower)
             pace = max(speed * factor * walk.time_step, 1e-9)
             ahead = to_border(walk, x, y, dx, dy)
             before = min(walk.patience * pace, to_border(walk, x, y, -dx, -dy))
-            half = 0.5 * ahead
-            gone = math.sqrt(half * half + draws[p, 4] * before * (before + 2.0 * half)) - half
-            goal = math.sqrt(gone * gone + draws[p, 5] * ahead * (ahead + 2.0 * gone)) - gone
-            body[MOVES, p] = max(gone / pace - 1.0, 0.0)
-            body[AIM_X, p], body[AIM_Y, p] = x + dx * goal, y + dy * goal
+            particles.aim_ahead(body, p, dx, dy, pace, 0.0, before, ahead, draws[p, 4], draws[p, 5])
     weight[:] = existence / number

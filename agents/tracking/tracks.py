@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import Starts, State
+from hitmac.agents.policy import Starts, State, check_finite
 from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.association import LEAST, Filters, exchange_all, scatter_all, track_all
 from hitmac.agents.tracking.beliefs import AGE, Knowledge, Rules, Scene
@@ -21,7 +21,6 @@ from hitmac.agents.tracking.track_states import LOST, make_model
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.observation import DetectionObserver
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
 
 _ERRORS = 8.0  # standard deviations, of both axes together, that a detection may be outside the arena
 _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the shorter side of the arena
@@ -113,34 +112,23 @@ class Tracks(Knowledge):
         scenario: the scenario; of the targets, their walk is assumed to be known, but not how many are present.
         particles: P, particles of a track; 1 or more.
         seed: seed of the particles, which is the same in all scenes.
-        most: k, most tracks; None: twice the targets of the scenario.
-        expected: expected number of targets at first; None: half of `most`, and with recorded motion its mean.
         forecast: give particles to all tracks, as planners need; False: only to those that are lost, which is faster.
 
     Attributes:
         rules: the scenario, for kernels.
-        unseen: expected number of targets at first, none of which has a track.
+        most: k, most tracks: twice the targets of the scenario.
+        unseen: expected number of targets at first, none of which has a track: those of the scenario, and with recorded
+            motion their mean number.
     """
 
     features: ClassVar[tuple[str, ...]] = DetectionObserver.features
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        particles: int = 64,
-        seed: int = 0,
-        *,
-        most: int | None = None,
-        expected: float | None = None,
-        forecast: bool = True,
-    ) -> None:
+    def __init__(self, scenario: Scenario, particles: int = 64, seed: int = 0, *, forecast: bool = True) -> None:
         super().__init__(scenario, particles, seed)
-        self.forecast = forecast
-        self.most = 2 * scenario.num_targets if most is None else positive("most", most)
+        self.forecast, self.most = forecast, 2 * scenario.num_targets
         noise = float(np.max(scenario.position_errors))
         self.rules = Rules(walk_model(scenario), scenario.extra_move_interval, max(noise, 1e-3), False, True)
-        expected = 0.5 * self.most if expected is None else expected
-        self.model = make_model(scenario, self.rules.walk, self.pieces, expected)
+        self.model = make_model(scenario, self.rules.walk, self.pieces, float(scenario.num_targets))
         self.unseen = self.model.expected
 
     def update(
@@ -245,9 +233,7 @@ class Tracks(Knowledge):
             )
         detections, mask = np.array(detections, np.float64), np.ascontiguousarray(mask != 0)
         check_detections(self.scenario, detections, mask, "detection {2} of sensor {1} in scene {0}")
-        if not np.isfinite(sensors).all():
-            b, i, _ = np.argwhere(~np.isfinite(sensors))[0].tolist()
-            raise ValueError(f"sensor {i} in scene {b} is {sensors[b, i].tolist()}; every number must be finite")
+        check_finite("sensors", sensors)
         return detections, mask, np.ascontiguousarray(sensors, np.float64)
 
     def _views(self, sensors: np.ndarray) -> np.ndarray:

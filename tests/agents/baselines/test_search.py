@@ -13,6 +13,10 @@ from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 
 HORIZON = 5
+BOUNCE = Scenario(
+    num_sensors=1, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900), walk="bounce",
+    extra_move_every=0, time_step=1, speed_noise=0, min_speed=1, max_speed=150, whole_numbers=False,
+)  # fmt: skip
 
 
 def worth_of(state):
@@ -46,11 +50,9 @@ def enumerated(scenario, seed, before, cost, discount, zoom=0):
     values=st.sampled_from([(), (1, 2, 0, 5)]),
 )
 def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, extra, before, values):
-    scenario = Scenario(
-        num_sensors=1, num_targets=4, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900),
-        walk="bounce", extra_move_every=extra, time_step=1, speed_noise=0, min_speed=1, max_speed=150, turn_angle=turn,
-        field_of_view=view, whole_numbers=False, target_values=values,
-    )  # fmt: skip
+    scenario = BOUNCE.replace(
+        num_targets=4, extra_move_every=extra, turn_angle=turn, field_of_view=view, target_values=values
+    )
     agent = kind(scenario, horizon=HORIZON, samples=3, turn_cost=cost, discount=0.9)
     task, state, start = CoverageTask(scenario, 1, seed, features=agent.features), None, np.ones(1, bool)
     for _ in range(before):
@@ -74,11 +76,9 @@ def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, ex
 )
 def test_values_of_a_lens_are_those_of_the_best_sequences_after_its_step(seed, view, step, low):
     """The lens is at its narrowest, between or at its widest; the pan limits may be near."""
-    scenario = Scenario(
-        num_sensors=1, num_targets=6, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900),
-        walk="bounce", extra_move_every=0, time_step=1, speed_noise=0, min_speed=1, max_speed=150, turn_angle=20,
-        field_of_view=view, zoom=(30, 120), zoom_step=step, whole_numbers=False, pan_limits=[(low, low + 300)],
-    )  # fmt: skip
+    scenario = BOUNCE.replace(
+        num_targets=6, turn_angle=20, field_of_view=view, zoom=(30, 120), zoom_step=step, pan_limits=[(low, low + 300)]
+    )
     agent = BeliefPlannerAgent(scenario, horizon=HORIZON, samples=3, turn_cost=0.1, discount=0.9)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     task.step(np.zeros((1, 2), int))
