@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -132,11 +132,10 @@ class CoverageTask(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        duel: Any = self.simulator
         if self.reward == "duel" and not self.scenario.warehouses:
             raise ValueError("reward is 'duel'; it must be coverage in a scenario without warehouses")
         if self.opponent is not None:
-            duel.opponent = lambda _, chosen: self.opponent_action(chosen)
+            self.simulator.opponent = lambda _, chosen: self.opponent_action(chosen)  # type: ignore[attr-defined]
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
