@@ -9,7 +9,7 @@ import numpy as np
 from hitmac.envs.allocation import padded
 from hitmac.envs.kernels import duel as kernels
 from hitmac.envs.kernels.duel import Cargo, Game
-from hitmac.envs.kernels.duel_rules import RULES, RuleMemory, make_memory, sensors_act, targets_act
+from hitmac.envs.kernels.duel_rules import RULES, RuleMemory, act, make_memory
 from hitmac.envs.kernels.state import TURN, core_of
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import TRACKS, Simulator
@@ -107,18 +107,13 @@ class Duel(Simulator):
         degrees[..., 1] = ways[:, 1] * -self.scenario.zoom_step if ways.shape[1] > 1 else 0.0
         return degrees
 
-    def advance(
-        self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None, *, drawn: bool = False
-    ) -> None:
-        """Advance the `chosen` scenes by one step, with an action of :meth:`turns` and one of the targets.
-
-        `drawn`: :attr:`game` holds the random numbers of the step.
-        """
+    def advance(self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None) -> None:
+        """Advance the `chosen` scenes by one step, with an action of :meth:`turns` and one of the targets."""
         if target_action is None:
             walk = self.scenario.walk.removeprefix("carry-")
             target_action = self.opponent(self, chosen) if self.opponent else self.rule_actions("targets", walk, chosen)
         actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, target_action))
-        self.run(kernels.step, self.cargo_rows, self.game, *actions, drawn, chosen)
+        self.run(kernels.step, self.cargo_rows, self.game, *actions, False, chosen)
 
     def rule_actions(self, team: str, rule: str, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the actions of a team by one of MATE's rules, with its memory; call it once before every step.
@@ -132,24 +127,17 @@ class Duel(Simulator):
         Returns:
             (B, n, 2) degrees or (B, m, 2) displacements, as :meth:`step` takes them, 0 in other scenes.
         """
-        chosen, code = self.chosen(chosen, "chosen"), list(RULES[team]).index(rule)
-        state, rows = self.state, core_of.py_func(self.rows)
-        action = np.zeros_like(state.target_position if team == "targets" else state.sensor_position, order="C")
-        if team == "targets":
-            self.run(targets_act, self.cargo_rows, self.game, self._memory_rows, code, action, chosen, rows=rows)
-        else:
-            self.run(sensors_act, self._memory_rows, code, action, chosen, rows=rows)
+        numbers = list(RULES).index(team), list(RULES[team]).index(rule)
+        places = self.state.target_position if team == "targets" else self.state.sensor_position
+        action, chosen = np.zeros_like(places, order="C"), self.chosen(chosen, "chosen")
+        arguments = self.cargo_rows, self.game, self._memory_rows, *numbers, action, chosen
+        self.run(act, *arguments, rows=core_of.py_func(self.rows))
         return action
 
     @property
     def target_reward(self) -> np.ndarray:
         """(B,) reward of the targets in the last step; that of the sensors is its negative."""
         return self.cargo.reward.sum(1)
-
-    @property
-    def sparse_reward(self) -> np.ndarray:
-        """(B,) reward of the targets in the last step that is paid at deliveries only: twice the bounty left."""
-        return self.cargo.sparse_reward.copy()
 
     @property
     def transport_rate(self) -> np.ndarray:
@@ -220,11 +208,8 @@ def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
         np.int64: {
             "capacity": (m,), "weight": (m,), "goal": (m,), "remaining": (w, w), "awaiting": (w,), "delivered": (),
         },
-        np.float64: {"bounty": (m,), "paid": (), "reward": (m,), "sparse_reward": ()},
-        np.bool_: {
-            "empty": (m, w), "collides": (m,), "sees_sensor": (m, n), "sees_disc": (m, k), "sees_target": (m, m),
-            "sensors_seen": (n, n),
-        },
+        np.float64: {"bounty": (m,), "paid": (), "reward": (m,)},
+        np.bool_: {"empty": (m, w), "sees_sensor": (m, n), "sees_disc": (m, k)},
     }  # fmt: skip
     cargo = Cargo(**{name: np.zeros((*shape, b), kind) for kind, of in shapes.items() for name, shape in of.items()})
     areas = scenario.disc_areas or ((-width, width, -height, height),)
@@ -238,7 +223,6 @@ def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
         sensor_radius=scenario.sensor_radius,
         transmittance=scenario.transmittance,
         rays=scenario.occlusion == "rays",
-        body=np.zeros((n + k, 3, b)),
         transmitted=np.zeros((n, m, b), np.bool_),
         chance=np.zeros((m, b)),
     )

@@ -6,38 +6,32 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.duel import Duel
-from hitmac.envs.kernels.entities import MOVES, Entities, EntityScales, show_to_sensors, show_to_targets
+from hitmac.envs.kernels.duel import see_sensors
+from hitmac.envs.kernels.entities import MOVES, Entities, show
+from hitmac.envs.kernels.state import core_of
 from hitmac.envs.observation import check_sizes
 from hitmac.envs.scenario import Scenario
 
 _SENSOR = ("x", "y", "heading_cos", "heading_sin", "view", "range")
 _TARGET = ("x", "y", "velocity_x", "velocity_y", "loaded")
-
-
-def kinds_of(scenario: Scenario, team: str) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """Return the number and the features of the entities of each kind that a member of a team observes.
-
-    There is a place for at least one disc, so that a policy fits scenes with and without discs.
-    """
-    places = max(len(scenario.discs) + scenario.random_discs, 1), len(scenario.warehouses)
-    if team == "sensors":
-        return {
-            "own": (1, (*_SENSOR, "time")),
-            "sensors": (scenario.num_sensors, _SENSOR),
-            "targets": (scenario.num_targets, (*_TARGET, "visible", "margin", "age", "others_seeing")),
-            "discs": (places[0], ("x", "y", "radius")),
-            "warehouses": (places[1], ("x", "y")),
-        }
-    return {
-        "own": (1, ("x", "y", "aim_x", "aim_y", "loaded", "weight", "capacity", "bounty", "seen", "time")),
-        "sensors": (scenario.num_sensors, (*_SENSOR, "sees", "margin", "nearest")),
-        "targets": (scenario.num_targets, (*_TARGET, "bounty")),
-        "discs": (places[0], ("x", "y", "radius")),
-        "warehouses": (places[1], ("x", "y", "goal", "empty")),
-        "moves": (
-            len(MOVES), ("x", "y", "toward_aim", "progress", "free", "seen_1", "seen_3", "seen_10", "margin")
-        ),
-    }  # fmt: skip
+FEATURES = {
+    "sensors": {
+        "own": (*_SENSOR, "time"),
+        "sensors": _SENSOR,
+        "targets": (*_TARGET, "visible", "margin", "age", "others_seeing"),
+        "discs": ("x", "y", "radius"),
+        "warehouses": ("x", "y"),
+    },
+    "targets": {
+        "own": ("x", "y", "aim_x", "aim_y", "loaded", "weight", "capacity", "bounty", "seen", "time"),
+        "sensors": (*_SENSOR, "sees", "margin", "nearest"),
+        "targets": (*_TARGET, "bounty"),
+        "discs": ("x", "y", "radius"),
+        "warehouses": ("x", "y", "goal", "empty"),
+        "moves": ("x", "y", "toward_aim", "progress", "free", "seen_1", "seen_3", "seen_10", "margin"),
+    },
+}
+"""Features of the entities of each kind that a member of a team observes."""
 
 
 class EntityObserver:
@@ -79,47 +73,53 @@ class EntityObserver:
     def __init__(self, scenario: Scenario, team: str = "sensors") -> None:
         if not scenario.warehouses:
             raise ValueError(f"scenario {scenario.name!r} has no warehouses; entities are observed in duels")
-        self.kinds, self._kernel = kinds_of(scenario, team), show_to_sensors if team == "sensors" else show_to_targets
-        members = scenario.num_sensors if team == "sensors" else scenario.num_targets
-        self._sizes, (width, height) = (scenario.num_sensors, scenario.num_targets), scenario.extent
-        step = scenario.max_speed * scenario.time_step
-        self._scales = EntityScales(
-            half_width=width,
-            half_height=height,
-            per_length=1.0 / max(width, height),
-            per_margin=1.0 / (10.0 * step),
-            per_speed=1.0 / scenario.max_speed,
-            per_time=1.0 / (scenario.episode_steps or 10_000),
-            time_step=scenario.time_step,
-        )
-        boxes = {
-            name: spaces.Box(-3.0, 3.0, (members, count, len(names)), np.float32)
-            for name, (count, names) in self.kinds.items()
+        n, m = scenario.num_sensors, scenario.num_targets
+        counts = {
+            "own": 1,
+            "sensors": n,
+            "targets": m,
+            "discs": max(len(scenario.discs) + scenario.random_discs, 1),  # so that a policy fits with and without
+            "warehouses": len(scenario.warehouses),
+            "moves": len(MOVES),
         }
-        masks = {f"{name}_mask": spaces.MultiBinary(box.shape[:2]) for name, box in boxes.items()}
+        self.kinds = {kind: (counts[kind], names) for kind, names in FEATURES[team].items()}
+        self._sizes = n, m
+        self._per_time = 1.0 / (scenario.episode_steps or 10_000)
+        boxes = {
+            kind: spaces.Box(-3.0, 3.0, (counts[team], count, len(names)), np.float32)
+            for kind, (count, names) in self.kinds.items()
+        }
+        masks = {f"{kind}_mask": spaces.MultiBinary(box.shape[:2]) for kind, box in boxes.items()}
         self.space = spaces.Dict({**boxes, **masks})
 
     def observe(self, duel: Duel) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         check_sizes(duel, *self._sizes)
-        cargo, boxes = duel.cargo, self.space.items()
+        state, cargo, boxes, targets = duel.state, duel.cargo, self.space.items(), "moves" in self.kinds
         shown: dict[str, Any] = {key: np.zeros((duel.num_envs, *box.shape), box.dtype) for key, box in boxes}  # type: ignore[misc]
-        placed = duel.state.disc[:, None, :, 2] > 0.0
-        for name in ("own", "warehouses"):
-            shown[f"{name}_mask"][:] = 1
-        if "moves" in shown:
-            others, shown["moves_mask"][:] = "targets", 1
-            shown["sensors_mask"][:] = cargo.sees_sensor.any(1, keepdims=True)
+        placed = state.disc[:, None, :, 2] > 0.0
+        shown["own"][..., -1] = state.time[:, None, None] * self._per_time
+        shown["own_mask"][:] = shown["warehouses_mask"][:] = 1
+        others = shown["targets_mask" if targets else "sensors_mask"]
+        others[:] = ~np.eye(others.shape[1], dtype=np.bool_)
+        if targets:
+            away = ((state.sensor_position[:, None] - state.target_position[:, :, None]) ** 2).sum(-1)  # (B, m, n)
+            left = cargo.bounty / (duel.game.worth * np.maximum(cargo.weight, 1))
+            load = cargo.goal >= 0, 0.5 * cargo.weight, 0.5 * cargo.capacity, left
             placed &= cargo.sees_disc.any(1, keepdims=True)
+            shown["moves_mask"][:] = 1
+            shown["sensors_mask"][:] = known = cargo.sees_sensor.any(1, keepdims=True)
+            shown["own"][..., 0, 4:8] = np.stack(load, -1)
+            shown["sensors"][..., 8] = known & (away == away.min(1, keepdims=True))
+            shown["targets"][..., 5] = others * left[:, None]
             shown["warehouses"][..., 2] = cargo.goal[..., None] == np.arange(len(duel.game.warehouse))
             shown["warehouses"][..., 3] = cargo.empty.any(1, keepdims=True)
         else:
-            others, shown["moves"] = "sensors", np.zeros((0, 0, 0, 0), np.float32)
+            shown["moves"] = np.zeros((0, 0, 0, 0), np.float32)
             shown["targets_mask"][:] = duel.known_targets
-        shown[f"{others}_mask"][:] = ~np.eye(shown[others].shape[1], dtype=np.bool_)
         shown["discs_mask"][..., : placed.shape[-1]] = placed
         arrays = Entities(*(shown[name] for name in Entities._fields))
-        duel.run(self._kernel, duel.cargo_rows, duel.game, self._scales, arrays, rows=duel.observed)
+        duel.run(show, duel.cargo_rows, duel.game, arrays, rows=duel.observed)
         return {name: shown[name] for name in self.space.spaces}
 
 
@@ -154,20 +154,25 @@ def mate_observations(duel: Duel) -> tuple[np.ndarray, np.ndarray]:
     Source: Pan and others, NeurIPS 2022, Datasets and Benchmarks.
     """
     sensors, targets, discs = mate_states(duel)
-    cargo, sizes = duel.cargo, [states.shape[1] for states in (sensors, targets, discs)]
-    reach = sensors[:, :, None, 6] + discs[:, None, :, 2]
-    near = np.linalg.norm(discs[:, None, :, :2] - sensors[:, :, None, :2], axis=-1) < reach
+    (b, n), m, k = sensors.shape[:2], targets.shape[1], discs.shape[1]
+    together = np.zeros((n, n, b), np.bool_)
+    duel.run(see_sensors, duel.game, together, rows=core_of.py_func(duel.rows))
+
+    def away(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(others[:, None, :, :2] - ones[:, :, None, :2], axis=-1)
 
     def view(own: np.ndarray, *others: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
         parts = [own]
         for values, seen in others:
             flagged = np.insert(values, values.shape[-1], 1.0, axis=-1)
             parts.append((flagged[:, None] * seen[..., None]).reshape(*own.shape[:2], -1))
-        common = [[*sizes, i, *duel.game.warehouse.ravel(), duel.game.size] for i in range(own.shape[1])]
-        return np.concatenate([np.broadcast_to(common, (len(own), *np.shape(common))), *parts], -1)
+        common = [[n, m, k, i, *duel.game.warehouse.ravel(), duel.game.size] for i in range(own.shape[1])]
+        return np.concatenate([np.broadcast_to(common, (b, *np.shape(common))), *parts], -1)
 
-    public = sensors[..., :6], targets[..., :4]
+    cargo, cameras, carriers = duel.cargo, sensors[..., :6], targets[..., :4]
+    near = away(sensors, discs) < sensors[:, :, None, 6] + discs[:, None, :, 2]
+    close = away(targets, targets) <= duel.game.target_range
     return (
-        view(sensors, (public[1], duel.state.visible), (discs, near), (public[0], cargo.sensors_seen)),
-        view(targets, (public[0], cargo.sees_sensor), (discs, cargo.sees_disc), (public[1], cargo.sees_target)),
+        view(sensors, (carriers, duel.state.visible), (discs, near), (cameras, together.transpose(2, 0, 1))),
+        view(targets, (cameras, cargo.sees_sensor), (discs, cargo.sees_disc), (carriers, close)),
     )

@@ -9,7 +9,8 @@ import numpy as np
 
 from hitmac.envs.duel import Duel
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.entities import MOVES, end_of_step
+from hitmac.envs.kernels.duel import end_of_step
+from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.sight import disc_blocks
 from hitmac.envs.kernels.state import RADIUS, X, Y

@@ -10,6 +10,7 @@ import numpy as np
 
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.episode import wrapped
 from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY, has_turned
 from hitmac.envs.kernels.state import X, Y
@@ -22,8 +23,7 @@ def bearing_to(state, b, i, x, y):
     """Return the bearing of (x, y) from sensor i of scene b, counter-clockwise, degrees in [-180, 180)."""
     dx = x - state.sensor[i, X, b]
     dy = y - state.sensor[i, Y, b]
-    degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, at.HEADING, b]
-    return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
+    return wrapped(math.degrees(math.atan2(dy, dx)) - state.sensor[i, at.HEADING, b])
 
 
 @inlined

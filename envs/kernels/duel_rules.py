@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import deal
+from hitmac.envs.kernels.duel import choose, sector_of, warehouse_of
+from hitmac.envs.kernels.episode import deal, wrapped
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform, rule_key
@@ -89,36 +90,21 @@ def _naive_targets(state, cargo, game, memory, action, j, b):
         own[WAREHOUSE] = draw_integer(memory.stream, b, 0, count - 1)
         own[WAY] = 2.0 * draw_integer(memory.stream, b, 0, 1) - 1.0
     warehouse = int(own[WAREHOUSE]) % count
-    place = game.warehouse[warehouse]
-    if max(abs(state.target[j, X, b] - place[X]), abs(state.target[j, Y, b] - place[Y])) <= game.size:
+    if warehouse_of(state, game, j, b) == warehouse:
         warehouse = (warehouse + int(own[WAY])) % count
     own[WAREHOUSE] = warehouse
     _step_to(state, game, memory, action, j, warehouse, b)
 
 
-@inlined
-def _known_empty(cargo, warehouse, b):
-    """Return True if a target has found the warehouse empty; no cargo ever comes back."""
-    empty = False
-    for j in range(cargo.empty.shape[0]):
-        empty |= cargo.empty[j, warehouse, b]
-    return empty
-
-
-@compiled
+@allocating
 def _search(state, cargo, game, memory, j, b):
     """Return the warehouse where target j looks for a load: a random one not known to be empty, -1 without any."""
-    count = game.warehouse.shape[0]
-    chosen = min(int(memory.target[j, WAREHOUSE, b]), count - 1)
-    if state.scene[at.TIME, b] == 0 or chosen < 0 or _known_empty(cargo, chosen, b):
-        choices = 0
-        for v in range(count):
-            choices += not _known_empty(cargo, v, b)
-        skipped, chosen = int(draw_integer(memory.stream, b, 0, choices - 1)), -1
-        for v in range(count):
-            if not _known_empty(cargo, v, b):
-                chosen = v if skipped == 0 else chosen
-                skipped -= 1
+    empty = np.zeros(game.warehouse.shape[0], np.bool_)
+    for other in range(state.target.shape[0]):
+        empty |= cargo.empty[other, :, b]
+    chosen = min(int(memory.target[j, WAREHOUSE, b]), empty.size - 1)
+    if state.scene[at.TIME, b] == 0 or chosen < 0 or empty[chosen]:
+        chosen = choose(~empty, draw_uniform(memory.stream, b))
     return chosen
 
 
@@ -137,17 +123,15 @@ def _drift(state, cargo, j, b):
     The centre is that of the largest circle in the sector. The depth is the distance to it, in radii of the circle.
     Views count 1.2 times as long, and only those of sensors that the target sees.
     """
-    sensor, away_x, away_y, least = state.sensor, 0.0, 0.0, math.inf
-    for i in range(sensor.shape[0]):
-        dx, dy = state.target[j, X, b] - sensor[i, X, b], state.target[j, Y, b] - sensor[i, Y, b]
-        squared, reach = dx * dx + dy * dy, math.sqrt(sensor[i, at.RANGE_SQUARED, b])
-        ahead = sensor[i, at.DIRECTION_X, b] * dx + sensor[i, at.DIRECTION_Y, b] * dy
-        inside = ahead >= sensor[i, at.COS_HALF_VIEW, b] * math.sqrt(squared)
-        if cargo.sees_sensor[j, i, b] and inside and squared <= (SECTOR_SCALE * reach) ** 2:
-            sine = math.sqrt(max(1.0 - sensor[i, at.COS_HALF_VIEW, b] ** 2, 0.0))
+    away_x, away_y, least = 0.0, 0.0, math.inf
+    for i in range(state.sensor.shape[0]):
+        x, y, east, north, cosine, sine, reach = sector_of(state.sensor, i, b)
+        dx, dy = state.target[j, X, b] - x, state.target[j, Y, b] - y
+        squared = dx * dx + dy * dy
+        inside = squared <= (SECTOR_SCALE * reach) ** 2 and east * dx + north * dy >= cosine * math.sqrt(squared)
+        if cargo.sees_sensor[j, i, b] and inside:
             middle = reach / (1.0 + sine)
-            dx -= middle * sensor[i, at.DIRECTION_X, b]
-            dy -= middle * sensor[i, at.DIRECTION_Y, b]
+            dx, dy = dx - middle * east, dy - middle * north
             distance = math.hypot(dx, dy)
             if 0.0 < distance < least * middle * sine:
                 least, away_x, away_y = distance / (middle * sine), dx / distance, dy / distance
@@ -184,8 +168,7 @@ def _look_around(state, memory, i, b):
 def _aim(state, memory, i, heading, view, b):
     """Turn and zoom sensor i towards a heading and a view, degrees."""
     turn, zoom = state.sensor[i, at.TURN, b], state.parameters[0].zoom_step
-    off = heading - state.sensor[i, at.HEADING, b]
-    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+    off = wrapped(heading - state.sensor[i, at.HEADING, b])
     memory.sensor[i, TURN, b] = min(max(off, -turn), turn)
     memory.sensor[i, ZOOM, b] = min(max(view - state.sensor[i, at.FIELD_OF_VIEW, b], -zoom), zoom)
 
@@ -207,18 +190,6 @@ def _naive_sensors(state, memory, b):
         memory.sensor[i, ZOOM, b] = share * state.parameters[0].zoom_step
 
 
-@inlined
-def _keep(state, memory, i, k, b):
-    """Let sensor k know the targets that sensor i sees; return True if there are any."""
-    any_seen = False
-    for j in range(state.target.shape[0]):
-        if state.visible[i, j, b]:
-            memory.sighting[k, j, X, b], memory.sighting[k, j, Y, b] = state.target[j, X, b], state.target[j, Y, b]
-            memory.sighting[k, j, SEEN_AT, b] = state.scene[at.TIME, b]
-            any_seen = True
-    return any_seen
-
-
 @allocating
 def _exchange(state, memory, b):
     """Remember the targets in view, and send them to the teammates whose turn it is."""
@@ -226,10 +197,14 @@ def _exchange(state, memory, b):
     if time == 0:
         memory.sighting[:, :, SEEN_AT, b] = -MEMORY
     for i in range(n):
-        _keep(state, memory, i, i, b)
+        seeing = state.visible[i, :, b].any()
         for k in range(n):
-            due = time > 0 and time >= memory.next_message[i, k, b]
-            if time == 0 or (due and i != k and _keep(state, memory, i, k, b)):
+            sends = i != k and time > 0 and time >= memory.next_message[i, k, b] and seeing
+            for j in range(state.target.shape[0] if sends or i == k else 0):
+                if state.visible[i, j, b]:
+                    sighting = memory.sighting[k, j, :, b]
+                    sighting[X], sighting[Y], sighting[SEEN_AT] = state.target[j, X, b], state.target[j, Y, b], time
+            if sends or time == 0:
                 memory.next_message[i, k, b] = time + draw_integer(memory.stream, b, SHORTEST_WAIT, LONGEST_WAIT)
 
 
@@ -338,22 +313,15 @@ _target, _sensors = one_of([*RULES["targets"].values()]), one_of([*RULES["sensor
 
 
 @kernel
-def targets_act(state, cargo, game, memory, rule, action, chosen, share):
-    """Compute the actions (B, m, 2) of the targets in the chosen scenes by a rule, a number of :data:`RULES`."""
+def act(state, cargo, game, memory, team, rule, action, chosen, share):
+    """Compute the actions (B, m or n, 2) of a team in the chosen scenes by a rule, both as numbers in :data:`RULES`."""
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, 0), 0
-            for j in range(state.target.shape[0]):
+            memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, team), 0
+            if team == 1:
+                _sensors(rule, state, memory, b)
+                action[b] = memory.sensor[:, :, b]
+            for j in range(state.target.shape[0] if team == 0 else 0):
                 _target(rule, state, cargo, game, memory, action, j, b)
                 for axis in range(2):
                     action[b, j, axis] *= state.target[j, at.SPEED, b] * state.parameters[0].time_step
-
-
-@kernel
-def sensors_act(state, memory, rule, action, chosen, share):
-    """Compute the actions (B, n, 2) of the sensors in the chosen scenes by a rule, a number of :data:`RULES`."""
-    for first, last in runs(chosen, share):
-        for b in range(first, last):
-            memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, 1), 0
-            _sensors(rule, state, memory, b)
-            action[b] = memory.sensor[:, :, b]

@@ -1,7 +1,8 @@
 """Entities that the sensors or the targets of a duel observe. Compiled by numba.
 
-Every function fills zeros with the features of :func:`hitmac.envs.entities.kinds_of`, in their order. An observer at
-(x, y) has a frame (c, s): the direction of a sensor, and +x for a target.
+The features are those of :data:`hitmac.envs.entities.FEATURES`, in their order; all others are left unchanged. An
+observer at (x, y) has a frame (c, s): the direction of a sensor, and +x for a target. Lengths are divided by half the
+larger side of the arena, margins by the longest way in 10 steps.
 """
 
 import math
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.duel import slide
+from hitmac.envs.kernels.duel import end_of_step, sector_of
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.sight import disc_blocks
 from hitmac.envs.kernels.state import X, Y
@@ -22,18 +23,6 @@ MOVES = np.vstack([np.zeros((1, 2)), np.stack([np.cos(_ANGLES), np.sin(_ANGLES)]
 
 HORIZONS = (1.0, 3.0, 10.0)
 """Numbers of steps in the same direction after which a candidate move is looked at."""
-
-
-class EntityScales(NamedTuple):
-    """Constants of a scenario for the features."""
-
-    half_width: float
-    half_height: float
-    per_length: float  # 1 / the larger of both
-    per_margin: float  # 1 / the longest way in 10 steps
-    per_speed: float
-    per_time: float  # 1 / length of an episode
-    time_step: float
 
 
 class Entities(NamedTuple):
@@ -63,17 +52,9 @@ def _turn(row, k, frame, x, y, scale):
 
 
 @inlined
-def _place(row, k, frame, x, y, scales):
+def _place(row, k, frame, x, y, p):
     """Write a place in a frame."""
-    _turn(row, k, frame, x - frame[0], y - frame[1], scales.per_length)
-
-
-@inlined
-def _sector_of(sensor, i, b):
-    """Return place, direction, cosine and sine of half the view, and range of sensor i."""
-    cosine, reach = sensor[i, at.COS_HALF_VIEW, b], math.sqrt(sensor[i, at.RANGE_SQUARED, b])
-    sine, own = math.sqrt(max(1.0 - cosine * cosine, 0.0)), sensor[i]
-    return own[X, b], own[Y, b], own[at.DIRECTION_X, b], own[at.DIRECTION_Y, b], cosine, sine, reach
+    _turn(row, k, frame, x - frame[0], y - frame[1], 1.0 / max(p.half_width, p.half_height))
 
 
 @inlined
@@ -88,6 +69,12 @@ def _margin(sector, x, y):
 
 
 @inlined
+def _share(margin, p):
+    """Return a margin as a feature."""
+    return _clip(margin * (1.0 / (10.0 * (p.max_speed * p.time_step))), 1.0)
+
+
+@inlined
 def _to_warehouse(game, w, x, y):
     """Return the offset from a point to the nearest point of warehouse w."""
     dx, dy = game.warehouse[w, X] - x, game.warehouse[w, Y] - y
@@ -95,20 +82,20 @@ def _to_warehouse(game, w, x, y):
 
 
 @compiled
-def _show_sensor(row, state, scales, i, b, frame):
+def _show_sensor(row, state, p, i, b, frame):
     """Write place, heading, view and range of sensor i."""
-    _place(row, 0, frame, state.sensor[i, X, b], state.sensor[i, Y, b], scales)
+    _place(row, 0, frame, state.sensor[i, X, b], state.sensor[i, Y, b], p)
     _turn(row, 2, frame, state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b], 1.0)
     row[4] = state.sensor[i, at.FIELD_OF_VIEW, b] / 180.0
-    row[5] = min(math.sqrt(state.sensor[i, at.RANGE_SQUARED, b]) * scales.per_length, 3.0)
+    row[5] = min(math.sqrt(state.sensor[i, at.RANGE_SQUARED, b]) * (1.0 / max(p.half_width, p.half_height)), 3.0)
 
 
 @compiled
-def _show_entities(state, knowledge, cargo, game, scales, shown, b, a, frame):
+def _show_entities(state, p, knowledge, cargo, game, shown, b, a, frame):
     """Write the entities of the masks that member a of a team observes."""
     for i in range(state.sensor.shape[0]):
         if shown.sensors_mask[b, a, i]:
-            _show_sensor(shown.sensors[b, a, i], state, scales, i, b, frame)
+            _show_sensor(shown.sensors[b, a, i], state, p, i, b, frame)
     for j in range(state.target.shape[0]):
         if shown.targets_mask[b, a, j]:
             row, (_, x, y) = shown.targets[b, a, j], place_of(state, knowledge, a, j, b)
@@ -116,33 +103,15 @@ def _show_entities(state, knowledge, cargo, game, scales, shown, b, a, frame):
             if knowledge is not None:
                 known = knowledge.known[row_of(knowledge.known, a), j]
                 speed_x, speed_y = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
-            _place(row, 0, frame, x, y, scales)
-            _turn(row, 2, frame, speed_x, speed_y, scales.per_speed)
+            _place(row, 0, frame, x, y, p)
+            _turn(row, 2, frame, speed_x, speed_y, 1.0 / p.max_speed)
             row[4] = cargo.goal[j, b] >= 0
     for k in range(state.disc.shape[0]):
         if shown.discs_mask[b, a, k]:
-            _place(shown.discs[b, a, k], 0, frame, state.disc[k, X, b], state.disc[k, Y, b], scales)
-            shown.discs[b, a, k, 2] = state.disc[k, at.RADIUS, b] * scales.per_length
+            _place(shown.discs[b, a, k], 0, frame, state.disc[k, X, b], state.disc[k, Y, b], p)
+            shown.discs[b, a, k, 2] = state.disc[k, at.RADIUS, b] * (1.0 / max(p.half_width, p.half_height))
     for w in range(game.warehouse.shape[0]):
-        _place(shown.warehouses[b, a, w], 0, frame, game.warehouse[w, X], game.warehouse[w, Y], scales)
-
-
-@compiled
-def end_of_step(state, game, scales, b, x, y, dx, dy):
-    """Return where a step from (x, y) ends, after its contacts with sensors, discs and the border.
-
-    `scales` holds half the sides of the arena.
-    """
-    reach = math.sqrt(dx * dx + dy * dy)
-    for i in range(state.sensor.shape[0]):
-        to_x, to_y = state.sensor[i, X, b], state.sensor[i, Y, b]
-        if (to_x - x) ** 2 + (to_y - y) ** 2 < (reach + game.sensor_radius) ** 2:
-            dx, dy = slide(x, y, dx, dy, to_x, to_y, game.sensor_radius)
-    for k in range(state.disc.shape[0]):
-        to_x, to_y, radius = state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]
-        if (to_x - x) ** 2 + (to_y - y) ** 2 < (reach + radius) ** 2:
-            dx, dy = slide(x, y, dx, dy, to_x, to_y, radius)
-    return _clip(x + dx, scales.half_width), _clip(y + dy, scales.half_height)
+        _place(shown.warehouses[b, a, w], 0, frame, game.warehouse[w, X], game.warehouse[w, Y], p)
 
 
 @compiled
@@ -156,15 +125,15 @@ def _is_clear(disc, known, b, sector, x, y):
 
 
 @compiled
-def _show_moves(state, game, scales, shown, aim, b, j):
+def _show_moves(state, p, game, shown, aim, b, j):
     """Write the candidate moves of target j."""
     x, y, moves = state.target[j, X, b], state.target[j, Y, b], shown.moves[b, j]
-    step = state.target[j, at.SPEED, b] * scales.time_step
+    step = state.target[j, at.SPEED, b] * p.time_step
     dx, dy = _to_warehouse(game, aim, x, y) if aim >= 0 else (0.0, 0.0)
     distance = math.sqrt(dx * dx + dy * dy)
     for k in range(MOVES.shape[0]):
         row, east, north = moves[k], MOVES[k, X], MOVES[k, Y]
-        end_x, end_y = end_of_step(state, game, scales, b, x, y, step * east, step * north)
+        end_x, end_y = end_of_step(state, game, p, b, x, y, step * east, step * north)
         row[0], row[1], row[8] = east, north, 1.0
         if distance > 0.0:
             left_x, left_y = _to_warehouse(game, aim, end_x, end_y)
@@ -172,100 +141,68 @@ def _show_moves(state, game, scales, shown, aim, b, j):
             row[3] = (distance - math.sqrt(left_x * left_x + left_y * left_y)) / step
         row[4] = math.sqrt((end_x - x) ** 2 + (end_y - y) ** 2) / step
     for i in range(state.sensor.shape[0]):
-        sector = _sector_of(state.sensor, i, b)
-        near = shown.sensors_mask[b, j, i] and _margin(sector, x, y) * scales.per_margin < 1.1
+        sector = sector_of(state.sensor, i, b)
+        near = shown.sensors_mask[b, j, i] and _margin(sector, x, y) < 11.0 * p.max_speed * p.time_step
         for k in range(MOVES.shape[0] if near else 0):
             for h in range(len(HORIZONS)):
-                end_x = _clip(x + HORIZONS[h] * step * MOVES[k, X], scales.half_width)
-                end_y = _clip(y + HORIZONS[h] * step * MOVES[k, Y], scales.half_height)
+                end_x = _clip(x + HORIZONS[h] * step * MOVES[k, X], p.half_width)
+                end_y = _clip(y + HORIZONS[h] * step * MOVES[k, Y], p.half_height)
                 margin = _margin(sector, end_x, end_y)
                 if h == 0:
-                    moves[k, 8] = min(moves[k, 8], max(margin * scales.per_margin, -1.0))
+                    moves[k, 8] = min(moves[k, 8], _share(margin, p))
                 if margin <= 0.0 and moves[k, 5 + h] < 1.0:
                     moves[k, 5 + h] += 0.5 * _is_clear(state.disc, shown.discs_mask[b, j], b, sector, end_x, end_y)
 
 
-@inlined
-def _bounty_left(cargo, game, j, b):
-    """Return the share of the bounty of target j that is left, 0 without a load."""
-    return cargo.bounty[j, b] / (game.worth * max(cargo.weight[j, b], 1))
-
-
-@inlined
-def _is_nearest(state, i, j, b):
-    """Return True if no other target is nearer to sensor i than target j."""
-    x, y, nearest = state.sensor[i, X, b], state.sensor[i, Y, b], True
-    squared = (state.target[j, X, b] - x) ** 2 + (state.target[j, Y, b] - y) ** 2
-    for other in range(state.target.shape[0]):
-        nearest &= (state.target[other, X, b] - x) ** 2 + (state.target[other, Y, b] - y) ** 2 >= squared
-    return nearest
-
-
 @compiled
-def _show_to_target(state, cargo, game, scales, shown, b, j):
-    """Write the observation of target j; the features `goal` and `empty` of the warehouses are given."""
+def _show_to_target(state, p, cargo, game, shown, b, j):
+    """Write the observation of target j; features that do not depend on places are given."""
     x, y, own = state.target[j, X, b], state.target[j, Y, b], shown.own[b, j, 0]
     frame, aim, nearest = (x, y, 1.0, 0.0), cargo.goal[j, b], np.inf
-    _show_entities(state, None, cargo, game, scales, shown, b, j, frame)
+    _show_entities(state, p, None, cargo, game, shown, b, j, frame)
     for i in range(state.sensor.shape[0]):
         if shown.sensors_mask[b, j, i]:
             row = shown.sensors[b, j, i]
-            row[6], row[7] = (
-                state.visible[i, j, b],
-                _clip(_margin(_sector_of(state.sensor, i, b), x, y) * scales.per_margin, 1.0),
-            )
-            row[8] = _is_nearest(state, i, j, b)
+            row[6], row[7] = state.visible[i, j, b], _share(_margin(sector_of(state.sensor, i, b), x, y), p)
             own[8] = min(own[8] + 0.5 * state.visible[i, j, b], 1.0)
-    for other in range(state.target.shape[0]):
-        if shown.targets_mask[b, j, other]:
-            shown.targets[b, j, other, 5] = _bounty_left(cargo, game, other, b)
-    if aim >= 0:
-        own[4], own[5], own[7] = 1.0, 0.5 * cargo.weight[j, b], _bounty_left(cargo, game, j, b)
-    else:
+    if aim < 0:
         for w in range(game.warehouse.shape[0]):
             dx, dy = _to_warehouse(game, w, x, y)
             if dx * dx + dy * dy < nearest and shown.warehouses[b, j, w, 3] == 0.0:
                 aim, nearest = w, dx * dx + dy * dy
-    own[0], own[1] = x * scales.per_length, y * scales.per_length
+    _place(own, 0, (0.0, 0.0, 1.0, 0.0), x, y, p)
     if aim >= 0:
-        _place(own, 2, frame, game.warehouse[aim, X], game.warehouse[aim, Y], scales)
-    own[6], own[9] = 0.5 * cargo.capacity[j, b], state.scene[at.TIME, b] * scales.per_time
-    _show_moves(state, game, scales, shown, aim, b, j)
-
-
-@kernel
-def show_to_targets(state, cargo, game, scales, shown, share):
-    """Write the features that all targets observe into zeros."""
-    for low, high in blocks(shown.own.shape[0], share):
-        for b in range(low, high):
-            for j in range(state.target.shape[0]):
-                _show_to_target(state, cargo, game, scales, shown, b, j)
+        _place(own, 2, frame, game.warehouse[aim, X], game.warehouse[aim, Y], p)
+    _show_moves(state, p, game, shown, aim, b, j)
 
 
 @compiled
-def _show_to_sensor(state, knowledge, cargo, game, scales, shown, b, i):
+def _show_to_sensor(state, p, knowledge, cargo, game, shown, b, i):
     """Write the observation of sensor i."""
     x, y, own = state.sensor[i, X, b], state.sensor[i, Y, b], shown.own[b, i, 0]
     frame = x, y, state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
-    _show_entities(state, knowledge, cargo, game, scales, shown, b, i, frame)
+    _show_entities(state, p, knowledge, cargo, game, shown, b, i, frame)
     for j in range(state.target.shape[0]):
         if shown.targets_mask[b, i, j]:
             row, (_, to_x, to_y) = shown.targets[b, i, j], place_of(state, knowledge, i, j, b)
             row[4] *= state.covered[j, b]
             row[5] = state.visible[i, j, b]
-            row[6] = _clip(_margin(_sector_of(state.sensor, i, b), to_x, to_y) * scales.per_margin, 1.0)
+            row[6] = _share(_margin(sector_of(state.sensor, i, b), to_x, to_y), p)
             if knowledge is not None:
                 row[7] = 0.01 * min(knowledge.known[row_of(knowledge.known, i), j, at.AGE, b], 100.0)
             for other in range(state.sensor.shape[0]):
                 row[8] = min(row[8] + 0.5 * (other != i and state.visible[other, j, b]), 1.0)
-    _show_sensor(own, state, scales, i, b, (0.0, 0.0, 1.0, 0.0))
-    own[6] = state.scene[at.TIME, b] * scales.per_time
+    _show_sensor(own, state, p, i, b, (0.0, 0.0, 1.0, 0.0))
 
 
 @kernel
-def show_to_sensors(state, cargo, game, scales, shown, share):
-    """Write the features that all sensors observe into zeros."""
+def show(state, cargo, game, shown, share):
+    """Write the features that all targets, or without moves all sensors, observe."""
+    p = state.parameters[0]
     for low, high in blocks(shown.own.shape[0], share):
         for b in range(low, high):
-            for i in range(state.sensor.shape[0]):
-                _show_to_sensor(state, state.knowledge, cargo, game, scales, shown, b, i)
+            for a in range(shown.own.shape[1]):
+                if shown.moves.shape[0] > 0:
+                    _show_to_target(state, p, cargo, game, shown, b, a)
+                else:
+                    _show_to_sensor(state, p, state.knowledge, cargo, game, shown, b, a)

@@ -113,6 +113,12 @@ place_sensors = one_of(tuple(PLACEMENTS.values()))
 
 
 @inlined
+def wrapped(degrees):
+    """Return an angle in [-180, 180), degrees."""
+    return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
+
+
+@inlined
 def set_heading(state, b, i, heading):
     """Turn sensor i of scene b to `heading`, degrees."""
     state.sensor[i, at.HEADING, b] = heading

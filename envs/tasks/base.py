@@ -161,9 +161,8 @@ class Task:
             raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
         near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
         self.observer = make_observer(self.scenario, self.features, self.team, **near)
-        self.opponent = find_opponent(
-            self.opponent, self.scenario, {"sensors": "targets", "targets": "sensors"}[self.team]
-        )
+        other = "sensors" if self.team == "targets" else "targets"
+        self.opponent = find_opponent(self.opponent, self.scenario, other)
         self.starts = np.ones(self.num_envs, np.bool_)
         self.observation_space = self.observer.space
         self.action_space: spaces.Space = turning_space(self.scenario, self.scenario.num_sensors)
@@ -208,10 +207,9 @@ class Task:
 
         In a duel also ``transport`` (B,), the share of the bounties so far that the targets have received.
         """
-        state, simulator = self.simulator.state, self.simulator
-        transport = {"transport": simulator.transport_rate} if isinstance(simulator, Duel) else {}
-        own = {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
-        return own | transport
+        state = self.simulator.state
+        info = {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
+        return info | ({"transport": self.simulator.transport_rate} if isinstance(self.simulator, Duel) else {})
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the info of every scene, numbers as Python's."""

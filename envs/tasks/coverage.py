@@ -136,11 +136,10 @@ class CoverageTask(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        duel: Any = self.simulator
         if self.reward != "coverage" and not self.scenario.warehouses:
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
         if self.opponent is not None:
-            duel.opponent = lambda _, chosen: self.opponent_action(chosen)
+            self.simulator.opponent = lambda _, chosen: self.opponent_action(chosen)  # type: ignore[attr-defined]
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""

@@ -74,10 +74,10 @@ class TransportTask(Task):
         self.features = ("entities",) if self.features is None else self.features
         self.opponent = "greedy" if self.opponent is None else self.opponent
         super().__post_init__()
-        m = self.actors
-        rates = spaces.Box(-1.0, 1.0, (2 * m,), np.float32)
-        self.action_space = rates if self.scenario.action == "rate" else spaces.MultiDiscrete([len(MOVES)] * m)
-        self.sub_steps, self._rewards = self.hold, np.zeros((self.num_envs, m))
+        self.action_space = spaces.MultiDiscrete([len(MOVES)] * self.actors)
+        if self.scenario.action == "rate":
+            self.action_space = spaces.Box(-1.0, 1.0, (2 * self.actors,), np.float32)
+        self.sub_steps, self._rewards = self.hold, np.zeros((self.num_envs, self.actors))
 
     @property
     def duel(self) -> Duel:

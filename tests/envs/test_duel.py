@@ -6,21 +6,72 @@ import numpy as np
 import pytest
 
 from hitmac.envs import Duel, Simulator, load_scenario, make_simulator
-from tests.envs.mate import duel_of, follow, games
+from hitmac.envs.entities import mate_observations
+from hitmac.envs.kernels import duel as kernels
 
 AFTER_STEP = {
     "target_position": "target", "heading": "camera_orientation", "field_of_view": "camera_viewing_angle",
     "cargo_bounty": "bounty", "cargo_goal": "goal", "cargo_empty": "target_empty_bits", "cargo_remaining": "remaining",
     "cargo_awaiting": "awaiting", "cargo_delivered": "delivered", "cargo_sees_sensor": "target_sees_camera",
-    "cargo_sees_disc": "target_sees_obstacle", "cargo_sees_target": "target_sees_target",
-    "cargo_sensors_seen": "camera_sees_camera",
+    "cargo_sees_disc": "target_sees_obstacle",
 }  # fmt: skip
 """Recorded arrays by names of the state; all count in every step."""
 
 
+def games(record):
+    """Return the arrays of every recorded set, by the set's name, `MATE-4v8-9/greedy`.
+
+    They include `goal` (E, T + 1, m), the warehouse to which a load goes, -1 for no load.
+    """
+    found = {}
+    for name, array in record.items():
+        found.setdefault(name.rpartition("/")[0], {})[name.rpartition("/")[2]] = array
+    for one in found.values():
+        bits = one["target_goal_bits"]
+        one["goal"] = np.where(bits.any(-1), bits.argmax(-1), -1)
+    return found
+
+
+def duel_of(name, record, **changes):
+    """Return a Duel of the E episodes of a set in their first recorded states."""
+    scenario = load_scenario(name.split("/")[0].lower()).replace(**changes)
+    duel = Duel(scenario, len(record["done"]), 0)
+    state, capacity = duel.get_state(), record["target_capacity"].astype(np.int64)
+    delivered = record["delivered"][:, 0].astype(np.int64)
+    given = {
+        "disc": record["obstacle"], "sensor_position": record["camera"], "heading": record["camera_orientation"][:, 0],
+        "field_of_view": record["camera_viewing_angle"][:, 0], "target_position": record["target"][:, 0],
+        "speed": 20.0 / capacity, "cargo_capacity": capacity, "cargo_goal": record["goal"][:, 0],
+        "cargo_weight": record["target_goal_bits"][:, 0].sum(-1), "cargo_bounty": record["bounty"][:, 0],
+        "cargo_empty": record["target_empty_bits"][:, 0], "cargo_remaining": record["remaining"][:, 0],
+        "cargo_awaiting": record["awaiting"][:, 0], "cargo_delivered": delivered,
+        "cargo_paid": record["transport_rate"][:, 0] * 200 * delivered,
+    }  # fmt: skip
+    duel.set_state(state | {key: np.asarray(value, state[key].dtype) for key, value in given.items()})
+    duel.place(heading=given["heading"])  # computes views
+    return duel
+
+
+def follow(duel, record, t):
+    """Advance a Duel by the recorded actions and draws of step t."""
+    episodes, after, now = np.arange(len(record["done"])), record["goal"][:, t + 1], record["target"][:, t + 1]
+    through = record["camera_sees_target"][:, t + 1] & ~record["in_clear"][:, t + 1]
+    duel.game.transmitted[..., : len(episodes)] = np.moveaxis(through, 0, -1)
+    left = record["remaining"][:, t].astype(np.int64)
+    for j in range(after.shape[1]):
+        off = np.abs(now[:, j, None] - duel.game.warehouse).max(-1)
+        choices = left[episodes, off.argmin(-1)] > 0  # (E, W) goals of a load here
+        rank = (choices & (np.arange(4) < after[:, j, None])).sum(-1)
+        duel.game.chance[j, : len(episodes)] = (rank + 0.5) / np.maximum(choices.sum(-1), 1)
+        new = (after[:, j] >= 0) & (after[:, j] != record["goal"][:, t, j])
+        left[episodes[new], off.argmin(-1)[new], after[new, j]] -= record["target_goal_bits"][new, t + 1, j].sum(-1)
+    action, targets = (np.ascontiguousarray(record[f"{kind}_action"][:, t]) for kind in ("camera", "target"))
+    duel.run(kernels.step, duel.cargo_rows, duel.game, action, targets, True, duel.chosen(None))
+
+
 @pytest.mark.parametrize("occlusion", ["rays", "exact"])
 def test_recorded_games_are_repeated(trajectories, occlusion):
-    """With MATE's rays in every number; exact discs hide 3 of 26,000 pairs more or less."""
+    """With MATE's rays in every number, observations included; exact discs hide 3 of 26,000 pairs more or less."""
     differ = 0
     for name, record in games(trajectories("mate_trajectories.npz")).items():
         duel = duel_of(name, record, occlusion=occlusion)
@@ -31,13 +82,15 @@ def test_recorded_games_are_repeated(trajectories, occlusion):
             differ += wrong.sum()
             for ours, theirs in AFTER_STEP.items():
                 np.testing.assert_allclose(state[ours][~wrong], record[theirs][~wrong, t + 1], atol=1e-6, err_msg=ours)
-            rates = duel.coverage, duel.real_coverage, duel.transport_rate, duel.target_reward, duel.sparse_reward
+            rates = duel.coverage, duel.real_coverage, duel.transport_rate, duel.target_reward
             recorded = (*(record[f"{key}_rate"][:, t + 1] for key in ("coverage", "real_coverage", "transport")),
-                        record["target_reward"][:, t], record["target_reward_sparse"][:, t])  # fmt: skip
+                        record["target_reward"][:, t])  # fmt: skip
             np.testing.assert_allclose(np.array(rates)[:, ~wrong], np.array(recorded)[:, ~wrong], atol=1e-6)
-            np.testing.assert_array_equal(duel.cargo.collides, record["target_collides"][:, t])
             np.testing.assert_array_equal(duel.done, record["done"][:, t])
             np.testing.assert_array_equal(100 * duel.cargo.weight, record["freight"][:, t + 1])
+            if occlusion == "rays" and t % 100 == 99:
+                for ours, kind in zip(mate_observations(duel), ("camera", "target"), strict=True):
+                    np.testing.assert_allclose(ours, record[f"{kind}_observation"][:, t // 100 + 1], atol=1e-6)
             duel.cargo.bounty[:] = record["bounty"][:, t + 1]  # also after a pair that differs
     assert differ <= (3 if occlusion == "exact" else 0)
 
@@ -95,15 +148,6 @@ def test_whole_numbers_turn_and_zoom_as_degrees():
     one.step(whole[:, :4])  # turns alone
     assert (one.state.field_of_view == two.state.field_of_view).all()
     assert (one.state.heading != two.state.heading).any()
-
-
-def test_the_opponent_moves_the_targets_without_an_action():
-    duel = Duel("mate-4v8-0", 2, 0)
-    before = duel.state.target_position.copy()
-    duel.opponent = lambda duel, chosen: np.tile((1.0, -2.0), (2, 8, 1))
-    duel.step(np.zeros((2, 4), int), np.array([True, False]))
-    np.testing.assert_allclose((duel.state.target_position - before)[0], np.tile((1.0, -2.0), (8, 1)))
-    assert (duel.state.target_position == before)[1].all()
 
 
 STILL = np.zeros((2, 4, 2))

@@ -1,4 +1,4 @@
-"""Entities that both teams of a duel observe, by hand, and MATE's flat vectors."""
+"""Entities that both teams of a duel observe, by hand."""
 
 import math
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import Duel, load_scenario
-from hitmac.envs.entities import EntityObserver, mate_observations
-from tests.envs.mate import duel_of, follow, games
+from hitmac.envs.entities import EntityObserver
 
 GAME = load_scenario("mate-4v8-9").replace(num_sensors=2, num_targets=2, random_discs=0, transmittance=0)
 HIDING = GAME.replace(discs=[(300, 0, 50)])
@@ -154,20 +153,3 @@ def test_observations_lie_in_their_space_and_are_zero_where_masked(team):
         assert mask.any()
         assert (observation[kind][~mask] == 0).all()
         assert (observation[kind][mask] != 0).any(0).all(), kind  # no feature is always 0
-    with pytest.raises(ValueError, match="scenario 'hit-mac' has no warehouses"):
-        EntityObserver(load_scenario("hit-mac"), team)
-
-
-def test_mates_vectors_equal_the_recorded_ones(trajectories):
-    compared = 0
-    for name, record in games(trajectories("mate_trajectories.npz")).items():
-        duel = duel_of(name, record, occlusion="rays")
-        for t in range(record["done"].shape[1] + 1):
-            if t % 100 == 0:
-                duel.state.visible[:] = record["camera_sees_target"][:, t]  # at the start, too
-                for ours, kind in zip(mate_observations(duel), ("camera", "target"), strict=True):
-                    np.testing.assert_allclose(ours, record[f"{kind}_observation"][:, t // 100], atol=1e-6)
-                    compared += 1
-            if t < record["done"].shape[1]:
-                follow(duel, record, t)
-    assert compared >= 14

@@ -16,24 +16,15 @@ PLACE, STEP = st.floats(-150, 150), st.floats(-20, 20)
 
 def test_everything_starts_apart_in_its_area():
     duel = Duel(GAME, 500, 0)
-    state, n = duel.state, 4
-    discs = np.concatenate(
-        [
-            np.broadcast_to(np.column_stack([GAME.warehouses, [56.25] * 4]), (500, 4, 3)),
-            np.concatenate([state.sensor_position, np.full((500, n, 1), 40.0)], -1),
-            state.disc,
-        ],
-        1,
-    )
-    between = np.linalg.norm(discs[:, :, None, :2] - discs[:, None, :, :2], axis=-1)
-    apart = between - discs[:, :, None, 2] - discs[:, None, :, 2] + 1e3 * np.eye(17)
-    assert (apart[:, 4:, 4:] > 20 - 1e-2).all()
-    assert (apart[:, 4:, :4] > 20 - 1e-2).all()
-    assert (
-        np.linalg.norm(discs[:, None, :, :2] - state.target_position[:, :, None], axis=-1) > discs[:, None, :, 2]
-    ).all()
+    state, warehouses = duel.state, np.column_stack([GAME.warehouses, [56.25] * 4])
+    sensors = np.concatenate([state.sensor_position, np.full((500, 4, 1), 40.0)], -1)
+    discs = np.concatenate([np.broadcast_to(warehouses, (500, 4, 3)), sensors, state.disc], 1)
+    between = np.linalg.norm(discs[:, :, None, :2] - discs[:, None, :, :2], axis=-1) + 1e4 * np.eye(17)
+    assert (between - discs[:, :, None, 2] - discs[:, None, :, 2] > 20 - 1e-2)[:, 4:].all()
     shorter = np.sqrt(np.minimum(state.range_squared[:, :, None], state.range_squared[:, None]))
-    assert (between[:, 4:8, 4:8] + 1e4 * np.eye(4) >= 0.1 * shorter).all()
+    assert (between[:, 4:8, 4:8] >= 0.1 * shorter).all()
+    away = np.linalg.norm(discs[:, None, :, :2] - state.target_position[:, :, None], axis=-1)
+    assert (away > discs[:, None, :, 2]).all()
     assert (np.abs(discs[:, 4:, :2]) <= 1000 - 1.2 * discs[:, 4:, 2:] + 1e-9).all()
     for areas, places in ((GAME.sensor_areas, state.sensor_position), (GAME.disc_areas[:4], state.disc[..., :2])):
         low, high = np.array(areas)[:, ::2], np.array(areas)[:, 1::2]
@@ -41,33 +32,26 @@ def test_everything_starts_apart_in_its_area():
         assert (inside.sum(1) >= 1).all()
         assert inside[:, 0].mean(0).max() < 0.6
     assert (np.abs(state.target_position) <= 200).all()
-    assert (state.heading % 5 == 0).all()
-    assert len(np.unique(state.heading)) == 72
-    assert (np.abs(state.heading + 0.5) <= 180).all()
+    assert set(state.heading.flat) == set(range(-180, 180, 5))
     assert abs(state.field_of_view.mean() - 105) < 5
     assert np.ptp(state.field_of_view) > 140
     np.testing.assert_allclose(state.range_squared * state.field_of_view, 30 * 1500**2)
-    assert (np.sort(duel.cargo.capacity)[:] == [1] * 4 + [2] * 4).all()
+    assert (np.sort(duel.cargo.capacity) == [1] * 4 + [2] * 4).all()
     assert (duel.cargo.capacity.mean(0) > 1.3).all()
     assert (state.speed * duel.cargo.capacity == 20).all()
 
 
-def test_cargoes_are_dealt_evenly_and_half_of_the_first_loads_have_every_goal():
-    duel = Duel(GAME, 500, 0)
-    loads = np.eye(4)[duel.cargo.goal] * duel.cargo.weight[..., None]
-    sent = duel.cargo.awaiting.sum(1)
-    assert (sent == 64).all()
-    assert (duel.cargo.goal >= 0).all()
-    assert (duel.cargo.remaining[:, range(4), range(4)] == 0).all()
-    np.testing.assert_array_equal(duel.cargo.remaining.sum(1) + loads.sum(1), duel.cargo.awaiting)
-    assert np.abs(duel.cargo.awaiting.mean(0) - 16).max() < 1
-    assert np.abs((duel.cargo.goal[..., None] == range(4)).mean((0, 1)) - 0.25).max() < 0.05
-    assert (duel.cargo.bounty == 100 * duel.cargo.weight).all()
-    assert not duel.cargo.empty.any()
+def test_cargoes_are_dealt_evenly_and_the_first_loads_have_every_goal():
+    cargo = Duel(GAME, 500, 0).cargo
+    loads = np.eye(4)[cargo.goal] * cargo.weight[..., None]
+    assert (cargo.awaiting.sum(1) == 64).all()
+    assert (cargo.goal >= 0).all()
+    assert (cargo.remaining[:, range(4), range(4)] == 0).all()
+    np.testing.assert_array_equal(cargo.remaining.sum(1) + loads.sum(1), cargo.awaiting)
+    assert np.abs(cargo.awaiting.mean(0) - 16).max() < 1
+    assert np.abs((cargo.goal[..., None] == range(4)).mean((0, 1)) - 0.25).max() < 0.05
     few = Duel(GAME.replace(cargoes=1, num_targets=1), 200, 0).cargo
-    sent = few.remaining.sum(2) + 0
     assert (few.awaiting.sum(1) >= 4).all()  # every warehouse has one to send, so at least one draw of each
-    assert (sent.sum(1) == few.awaiting.sum(1) - few.weight[:, 0]).all()
 
 
 def test_an_obstacle_without_room_has_no_radius():
@@ -91,10 +75,6 @@ def test_an_obstacle_without_room_has_no_radius():
 )  # fmt: skip
 def test_a_step_slides_along_a_disc(disc, step, after):
     np.testing.assert_allclose(slide.py_func(0.0, 0.0, *map(float, step), *map(float, disc)), after, atol=1e-12)
-    turn = np.exp(1j)  # the same in any frame
-    place, moved = complex(*disc[:2]) * turn + 7 - 2j, complex(*step) * turn
-    got = slide.py_func(7.0, -2.0, moved.real, moved.imag, place.real, place.imag, disc[2])
-    np.testing.assert_allclose(complex(*got), complex(*after) * turn, atol=1e-12)
 
 
 @given(PLACE, PLACE, STEP, STEP, st.floats(1, 100))
@@ -124,20 +104,6 @@ def test_a_view_is_a_sector(place, seen):
     duel = scene()
     duel.place(target_position=np.array([place], float))
     assert duel.state.visible.sum() == duel.coverage == seen
-
-
-@pytest.mark.parametrize("occlusion", ["exact", "rays"])
-@pytest.mark.parametrize(
-    ("place", "seen"),
-    [((39.9, 0), 1), ((60.1, 0), 0), ((90, 0), 0), ((50, 10.7), 1), ((70, 13), 0), ((70, 16), 1), ((48, -9.9), 1)],
-)
-def test_a_disc_hides_what_is_behind_it(place, seen, occlusion):
-    """A disc of radius 10 at (50, 0): its tangents are at 11.5 degrees."""
-    duel = scene(discs=[(50, 0, 10)], transmittance=0, occlusion=occlusion)
-    duel.place(target_position=np.array([place], float))
-    assert duel.state.visible.sum() == seen
-    duel.place(heading=np.array([180.0]), target_position=-np.array([place], float))
-    assert duel.state.visible.sum() == 1  # no disc on this side
 
 
 def table_of_rays(discs, reach):
@@ -188,20 +154,9 @@ def test_a_share_of_looks_passes_discs(transmittance, occlusion):
     assert (seen != duel.coverage).any() == (transmittance == 0.1)  # a new draw
 
 
-def test_targets_see_all_around_within_their_range():
-    game = GAME.replace(num_sensors=2, num_targets=2, random_discs=0, discs=[(0, 599, 99)])
-    duel = Duel(game, 1, 0)
-    sensors = np.array([[0, 540.0], [541, 0]])
-    duel.place(target_position=np.array([[0.0, 0], [-500, 0]]), sensor_position=sensors)
-    seen = [one[0].tolist() for one in (duel.cargo.sees_sensor, duel.cargo.sees_disc, duel.cargo.sees_target)]
-    assert seen == [[[True, False], [False, False]], [[True], [False]], [[True, True], [True, True]]]
-    assert duel.cargo.sensors_seen[0].diagonal().all()
-
-
 def test_a_failed_sensor_neither_sees_nor_turns():
     duel = Duel(GAME.replace(failure_rate=1, recovery_rate=0), 5, 0)
     before = duel.state.heading.copy()
     duel.step(np.full((5, 4, 2), 5.0))
     assert (duel.state.heading == before).all()
     assert not duel.state.visible.any()
-    assert (duel.cargo.sensors_seen.sum((1, 2)) == 4).all()

@@ -22,18 +22,20 @@ class Recorder:
         return self.action
 
 
-def test_moves_are_the_longest_steps_in_sixteen_directions_or_shares_of_them():
-    for action, rates in (([[0, 1, 5, 14]], None), (None, [[0, 0.5, 0, 3, 0, 0, -1, 4]])):
-        scenario = envs.load_scenario(SMALL).replace(action="turn" if rates is None else "rate")
-        task = TransportTask(scenario, 1, 0)
-        task.reset(options={"target_position": np.zeros((4, 2)), "sensor_position": np.full((2, 2), 700.0)})
-        task.step(np.array(action) if rates is None else np.clip(rates, -1, 1).astype(np.float32))
-        steps = np.where(task.duel.cargo.capacity[0] == 2, 10.0, 20.0)
-        angle = np.radians(22.5 * 13)
-        wanted = [[0, 0], [1, 0], [0, 1], [np.cos(angle), np.sin(angle)]]
-        if rates is not None:
-            wanted = [[0, 0], [0.5, 0], [0, -1], [np.sqrt(0.5), np.sqrt(0.5)]]  # a longer one is scaled
-        np.testing.assert_allclose(task.simulator.state.target_position[0], wanted * steps[:, None], atol=1e-12)
+@pytest.mark.parametrize(
+    ("kind", "action", "wanted"),
+    [
+        ("turn", np.array([[0, 1, 5, 9]]), [[0, 0], [1, 0], [0, 1], [-1, 0]]),
+        ("turn", np.array([[3, 15, 11, 7]]), np.sqrt(0.5) * np.array([[1, 1], [1, -1], [-1, -1], [-1, 1]])),
+        ("rate", np.array([[0, 0.5, 0, 1, 0, 0, -1, 1]], np.float32), [[0, 0], [0.5, 0], [0, -1], [np.sqrt(0.5)] * 2]),
+    ],
+)  # fmt: skip
+def test_moves_are_the_longest_steps_in_sixteen_directions_or_shares_of_them(kind, action, wanted):
+    task = TransportTask(envs.load_scenario(SMALL).replace(action=kind), 1, 0)
+    task.reset(options={"target_position": np.zeros((4, 2)), "sensor_position": np.full((2, 2), 700.0)})
+    task.step(action)
+    steps = 20.0 / task.duel.cargo.capacity[0][:, None]
+    np.testing.assert_allclose(task.simulator.state.target_position[0], wanted * steps, atol=1e-12)
 
 
 def test_rates_of_zooming_sensors_are_shares_of_the_turn_and_the_zoom():

@@ -1,6 +1,5 @@
 """PettingZoo environment of both teams of a duel: equal to the environments of each team."""
 
-import gymnasium
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
@@ -41,26 +40,3 @@ def test_the_agents_are_both_teams_and_the_game_is_zero_sum():
         total += abs(reward)
     assert total > 0
     assert env.state().shape == (2 * 9 + 4 * 14 + 4 + 16,)
-
-
-def test_each_team_is_the_environment_in_which_the_other_is_the_opponent():
-    """An opponent that repeats the actions of the agents of the other team."""
-    rng, both = np.random.default_rng(1), envs.parallel_env(scenario=SMALL, teams=True)
-    both.reset(seed=5)
-    alone = gymnasium.make("dsn/Transport-v0", scenario=SMALL, opponent=Turner())
-    alone.reset(seed=5)
-    for step in range(40):
-        moves = rng.integers(0, 17, 4)
-        cameras = {f"camera_{i}": np.array([1 + step % 2, 2]) for i in range(2)}
-        shown, rewards, *_ = both.step(cameras | {f"target_{j}": moves[j] for j in range(4)})
-        observation, reward, *_ = alone.step(moves)
-        assert rewards["target_0"] == reward
-        np.testing.assert_equal(shown["target_2"], {key: value[2] for key, value in observation.items()})
-
-
-class Turner:
-    """Sensors that turn left and right in turns, and widen their views."""
-
-    def act(self, duel, starts, chosen):
-        left = 1 - 2 * (duel.state.time[0] % 2)
-        return np.broadcast_to([5.0 * left, 2.5], (duel.num_envs, 2, 2))
