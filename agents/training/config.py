@@ -103,7 +103,7 @@ class Options(EncoderConfig, RunOptions):
 
     minutes: Positive | None = None
     """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
-    executor, 600000 for a coordinator."""
+    executor, 600000 for a coordinator, 400000 for targets that imitate."""
     total_steps: Count | None = None
     """Maximum of environment steps over all scenes, for executors over all sensors. Alone it makes runs repeatable."""
     num_envs: NumEnvs = 512
@@ -347,8 +347,14 @@ class TransportOptions(Options):
     job = "transport"
     task = TransportTask
     task_fields = ("hold", "share")
-    imitation_limit = {"minutes": 3.0}
-    imitation_defaults = {"num_envs": 16, "batch_size": 128, "max_grad_norm": 5.0, "learning_rate": 2e-3}
+    imitation_limit = {"total_steps": 400_000}
+    imitation_defaults = {
+        "num_envs": 16,
+        "batch_size": 128,
+        "max_grad_norm": 5.0,
+        "learning_rate": 2e-3,
+        "episode_steps": 2500,
+    }
 
     scenario: str = TransportTask.spec.scenario
     opponent: str = "mate:greedy"
