@@ -372,8 +372,7 @@ class Beliefs(Knowledge):
             targets = checked_lists(targets, mask, m)
         b, g = len(mask), self.rows
         rows = m + (self._finder is not None)  # the last are the unseen
-        filtered = b, g, m * (self.rules.deviation > 0.0)
-        mean, covariance, mode = (np.zeros((*filtered, *shape)) for shape in ((2, 4), (2, 4, 4), (2,)))
+        filtered: Any = (np.zeros((b, g, m * (self.rules.deviation > 0.0), *of)) for of in ((2, 4), (2, 4, 4), (2,)))
         blank = BeliefState(
             np.zeros((b, g, rows, particles.ROWS, self.particles)),
             np.zeros((b, g, rows, self.particles)),
@@ -383,9 +382,7 @@ class Beliefs(Knowledge):
             np.zeros((b, g, m), np.bool_),
             np.zeros(b, np.int64),
             np.zeros((b, g, m, 2)),
-            mean,
-            covariance,
-            mode,
+            *filtered,
             self._no_poses(b),
         )
         new, starts = self._continued(blank, state, episode_start)
