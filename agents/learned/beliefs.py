@@ -43,9 +43,8 @@ class BeliefPolicy:
         beliefs, own = (None, None) if state is None else state
         scene, beliefs = update(self._features.beliefs, observation, beliefs, episode_start)
         starts = None if episode_start is None else np.repeat(episode_start, self._rows)
-        described = self._features.describe(scene, beliefs.pose)
         carried = {} if own is None else {"state": own, "episode_start": starts}
-        actions, own = self.policy.predict(described, deterministic=deterministic, **carried)
+        actions, own = self.policy.predict(self._features.describe(scene), deterministic=deterministic, **carried)
         n = self._features.scenario.num_sensors
         taken = self._features.beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))
         return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, turns and zooms)

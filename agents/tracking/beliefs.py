@@ -15,17 +15,7 @@ from hitmac.agents.policy import (
 )
 from hitmac.agents.tracking import particles, recorded, sight, track_states
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
-from hitmac.agents.tracking.sight import (
-    VIEW_CHANCE,
-    VIEW_COS,
-    VIEW_HALF,
-    VIEW_RANGE,
-    VIEW_SIN,
-    VIEW_X,
-    VIEW_Y,
-    Sight,
-    sort_views,
-)  # fmt: skip
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
@@ -257,18 +247,6 @@ class Knowledge:
         new.stream[starts], new.time[starts] = np.array([self._key, 0], np.uint64), 0
         return new, starts
 
-    def _no_poses(self, b: int) -> np.ndarray:
-        """Return blank poses (B, n, 4) of the sensors; n is 0 without a zoom."""
-        return np.zeros((b, self.scenario.num_sensors * bool(self.scenario.zoom), 4))
-
-    def _follow(self, new: Any, views: np.ndarray) -> None:
-        """Update the poses of the state; at the beginning of an episode they have not changed."""
-        if self.scenario.zoom:
-            cos, sin, half = np.moveaxis(views[:: self.rows, :, VIEW_COS : VIEW_HALF + 1], -1, 0)
-            now = np.degrees(np.stack((np.arctan2(sin, cos), 2.0 * np.arccos(np.maximum(half, -1.0))), -1))
-            change = (now - new.pose[..., :2] + 180.0) % 360.0 - 180.0
-            new.pose[:] = np.concatenate((now, change * (new.time > 0)[:, None, None]), -1)
-
 
 class BeliefState(NamedTuple):
     """Beliefs in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
@@ -285,7 +263,6 @@ class BeliefState(NamedTuple):
     mean: np.ndarray  # (B, g, m, 2, 4)
     covariance: np.ndarray  # (B, g, m, 2, 4, 4)
     mode: np.ndarray  # (B, g, m, 2)
-    pose: np.ndarray  # (B, n, 4) with a zoom: heading and view of each sensor, and their changes, degrees; else n is 0
 
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS, _FIELD_OF_VIEW = range(11)
@@ -372,7 +349,6 @@ class Beliefs(Knowledge):
             targets = checked_lists(targets, mask, m)
         b, g = len(mask), self.rows
         rows = m + (self._finder is not None)  # the last are the unseen
-        filtered: Any = (np.zeros((b, g, m * (self.rules.deviation > 0.0), *of)) for of in ((2, 4), (2, 4, 4), (2,)))
         blank = BeliefState(
             np.zeros((b, g, rows, particles.ROWS, self.particles)),
             np.zeros((b, g, rows, self.particles)),
@@ -382,14 +358,12 @@ class Beliefs(Knowledge):
             np.zeros((b, g, m), np.bool_),
             np.zeros(b, np.int64),
             np.zeros((b, g, m, 2)),
-            *filtered,
-            self._no_poses(b),
+            *(np.zeros((b, g, m * (self.rules.deviation > 0.0), *shape)) for shape in ((2, 4), (2, 4, 4), (2,))),
         )
         new, starts = self._continued(blank, state, episode_start)
         new.last_age[starts], new.present[starts] = np.inf, self._finder is None
         body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
         views = self._views(pairs)
-        self._follow(new, views)
         belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), self._in_the_way(views, discs))
         threads = Threads(b * g, cores(), block=8)
         if starts.any() and self._finder is None:
@@ -400,7 +374,7 @@ class Beliefs(Knowledge):
         clear = self._sight.clear(views[:: self.rows, :, VIEW_X], views[:: self.rows, :, VIEW_Y], discs)
         scene, deviation = Scene(belief, known, views, clear, present, np.repeat(new.time, g)), np.zeros((b * g, m))
         if self.rules.deviation > 0.0:
-            filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[8:11])
+            filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[-3:])
             threads.run(
                 filter_all, self.rules, self.model, filters, scene, last_age, self._draws, self.pieces, deviation
             )  # fmt: skip

@@ -30,7 +30,7 @@ PARTICLES = 96  # of a target
 SECTORS = 18  # of the bearing
 AHEAD = (0, 20, 40)  # sub-steps
 SUMMARY = 11  # features of a pair before those of its sectors
-LENS = 4  # features of a lens before those of its sectors and aims
+LENS = 2  # features of a lens before those of its sectors and aims
 ZOOMS, TURNS = np.array((-30.0, -10.0, 0.0, 10.0, 30.0)), np.array((-20.0, 0.0, 20.0))  # degrees: aims of a lens
 AIMS_AHEAD = 2  # of AHEAD
 OF_LENS = SECTORS + len(ZOOMS) * len(TURNS)
@@ -199,8 +199,7 @@ class BeliefFeatures:
     9, 10        sub-steps since the target was last seen / 100, at most 10 (never: 10); 1 if it is in view now
     11 ...       shares as in 3 in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
                  sub-steps if every particle moves straight to its goal, or as recorded
-    then         with a zoom: field of view / 180 degrees, sensing range / distance_scale, the sensor's last turn /
-                 `turn_angle` and last zoom / `zoom_step`, which a plan continues; and now and in 20 sub-steps
+    then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; and now and in 20 sub-steps
                  the shares of 11 ... at the narrowest field of view, which has the longest range, and those in view
                  after zooms by -30, -10, 0, 10, 30 degrees, each with turns by -20, 0, 20 degrees
     ============ ======================================================================================================
@@ -227,13 +226,9 @@ class BeliefFeatures:
         pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
         self._scales = pace, scenario.distance_scale, scenario.top_speed, 1.0 / scenario.highest_value
         self._values = make_values(scenario) if scenario.has_values else None
-        self._steps = scenario.of_each_sensor("turn_angle").max(), scenario.zoom_step
 
-    def describe(self, scene: Scene, pose: np.ndarray) -> dict[str, np.ndarray]:
-        """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge.
-
-        `pose` (B, n, 4) is that of the state.
-        """
+    def describe(self, scene: Scene) -> dict[str, np.ndarray]:
+        """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         scene = likeliest(scene, self.scenario.num_targets)
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
@@ -243,10 +238,6 @@ class BeliefFeatures:
         )  # fmt: skip
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present
-        if self.scenario.zoom:
-            changes = np.repeat(pose[..., 2:] / self._steps, self.beliefs.rows, 0) * works[..., None]
-            first = SUMMARY + len(AHEAD) * SECTORS
-            pairs[..., first + 2 : first + LENS] = changes.clip(-_MOST, _MOST)[:, :, None]
         return {"pairs": pairs, "mask": (works[:, :, None] & present[:, None]).astype(np.int8)}
 
 
@@ -279,7 +270,7 @@ class TrackFeatures:
         )  # fmt: skip
         self.space = Observer(self._named, features).space
 
-    def describe(self, scene: Scene, pose: np.ndarray) -> dict[str, np.ndarray]:
+    def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the tracks of R rows of knowledge."""
         scene = likeliest(scene, self.scenario.num_targets)
         views, m = scene.views, scene.known.shape[1]
@@ -335,7 +326,7 @@ class BeliefObserver:
         if moved.any():
             shown = self._observer.observe(simulator)
             scene, new = update(self._features.beliefs, shown, self._state, ~on)
-            last = self._features.describe(scene, new.pose)
+            last = self._features.describe(scene)
             if self._state is not None:
                 now, before = (*new, *last.values()), (*self._state, *self._last.values())
                 for array, old in zip(now, before, strict=True):

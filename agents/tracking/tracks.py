@@ -42,7 +42,6 @@ class TracksState(NamedTuple):
     labels: np.ndarray
     known: np.ndarray  # (B, g, k, 5) position and velocity at the last detection, sub-steps since then
     time: np.ndarray  # (B,) int64: calls since the episode began
-    pose: np.ndarray  # as of BeliefState
 
 
 class Estimate(NamedTuple):
@@ -176,15 +175,13 @@ class Tracks(Knowledge):
             np.zeros((b, g), np.int64),
             np.zeros((b, g, k, 5)),
             np.zeros(b, np.int64),
-            pose=self._no_poses(b),
         )
         new, starts = self._continued(blank, state, episode_start)
         new.existence[starts], new.labels[starts] = 0.0, 0
         new.known[starts, ..., AGE] = np.inf
-        body, weight, course, stream, *filters, known = (array.reshape(b * g, *array.shape[2:]) for array in new[:12])
+        body, weight, course, stream, *filters, known = (array.reshape(b * g, *array.shape[2:]) for array in new[:-1])
         belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), np.zeros((b * g, 0, 3)))
         views = self._views(sensors)
-        self._follow(new, views)
         clear = None if self.model.everywhere else self._sight.clear(sensors[..., 0], sensors[..., 1])
         present = np.zeros((b * g, k), np.bool_)
         scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
