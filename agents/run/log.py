@@ -70,25 +70,29 @@ class Log:
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], faults: Faults) -> None:
-        self._file, self._faults = path.open("xb", buffering=0), faults
-        self._whole = self._file.write(_line(header))
+        self._file, self._faults, self._whole = path.open("xb", buffering=0), faults, 0
+        try:
+            self._append(header)
+        except OSError:
+            self._file.close()
+            path.unlink()
+            raise
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a line."""
-        line = _line(record)
         try:
-            if self._file.write(line) < len(line):
-                raise OSError(ENOSPC, os.strerror(ENOSPC))
-            self._whole += len(line)
+            self._append(record)
         except OSError as error:
             self._faults.report("the log cannot be written", error.strerror or str(error))
             with suppress(OSError):
                 self._file.seek(self._file.truncate(self._whole))
 
+    def _append(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+        if self._file.write(line) < len(line):
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+        self._whole += len(line)
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _line(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, separators=(",", ":"), allow_nan=False).encode() + b"\n"

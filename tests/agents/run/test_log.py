@@ -2,6 +2,7 @@
 
 import errno
 import json
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,14 @@ def test_a_log_is_a_new_file(tmp_path):
     with pytest.raises(FileExistsError):
         Log(tmp_path / "old.jsonl", {}, Faults())
     assert (tmp_path / "old.jsonl").read_text() == "kept"
+
+
+def test_without_room_for_its_header_a_log_leaves_no_file(tmp_path, monkeypatch):
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *how, **options: Disk(opened(path, *how, **options), 5))
+    with pytest.raises(OSError, match="No space left on device"):
+        Log(tmp_path / "run.jsonl", {"hitmac-run": 1}, Faults())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_fault_is_reported_again_after_it_was_over():
