@@ -170,11 +170,15 @@ def set_memory(player: Player, name: str, arrays: Mapping[str, np.ndarray]) -> N
 def members_of(name: str | Path, team: str) -> dict[str, float]:
     """Return the weights of the agents of one team by name: of a population, or 1 for any other agent.
 
-    Raises ``ValueError`` for a population of another form, or weights that are all 0.
+    Raises ``ValueError`` for a population of another form or whose file cannot be read, or weights that are all 0.
     """
     text, path = str(name), Path(name) / POPULATION
     if path.is_file():
-        parts = [(within(path.parent, one), weight) for one, weight in json.loads(read_text(path))[team].items()]
+        try:
+            listed = json.loads(read_text(path))[team]
+            parts = [(within(path.parent, one), float(weight)) for one, weight in listed.items()]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{path} is not a population: {error!r}") from None
     elif found := _MEMBER.findall(text) if "+" in text else []:
         parts = [(one, float(weight)) for one, weight in found]
         if "+".join(f"{one}={weight}" for one, weight in found) != text or not any(weight for _, weight in parts):

@@ -101,6 +101,13 @@ def test_a_population_is_the_sum_of_its_weighted_names(weights):
     assert list(found.values()) == pytest.approx([weight / sum(weights.values()) for weight in weights.values()])
 
 
+@pytest.mark.parametrize("text", ["", "[]", '{"targets": [1]}', '{"sensors": {}}', '{"targets": {"greedy": "x"}}'])
+def test_a_damaged_population_is_refused(text, tmp_path):
+    (tmp_path / POPULATION).write_text(text)
+    with pytest.raises(ValueError, match=rf"{POPULATION} is not a population: "):
+        load_opponent(tmp_path, SMALL, "targets")
+
+
 def test_a_directory_is_its_population_and_joins_others(tmp_path):
     (tmp_path / "targets-1").mkdir()
     listed = {"sensors": {"mate:greedy": 1}, "targets": {"greedy": 1, "targets-1": 3, "random": 0}}
