@@ -218,7 +218,7 @@ def _allocate(scenario: Scenario, b: int) -> tuple[Cargo, Game]:
         size=scenario.warehouse_size,
         disc_area=np.resize(np.array(areas, np.float64), (scenario.random_discs, 4)),
         cargoes=scenario.cargoes * m,
-        worth=float(np.ceil(2.0 * min(width, height) / (scenario.max_speed * scenario.time_step))),
+        worth=scenario.cargo_worth,
         target_range=scenario.target_range,
         sensor_radius=scenario.sensor_radius,
         transmittance=scenario.transmittance,

@@ -376,6 +376,11 @@ class Scenario:
         return self.max_speed * (1.0 + self.speed_noise)
 
     @property
+    def cargo_worth(self) -> float:
+        """What the delivery of a cargo is worth in a game: the fewest steps across the arena."""
+        return float(math.ceil(2.0 * min(self.extent) / (self.max_speed * self.time_step)))
+
+    @property
     def position_errors(self) -> tuple[float, float]:
         """Standard deviation of the error of an observed position along and across the line of sight."""
         return _two(self.position_noise)

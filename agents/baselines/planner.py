@@ -22,7 +22,7 @@ from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.kernels.values import make_values
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.validation import NotNegative, convert, over, whole_number
+from hitmac.envs.validation import NotNegative, Range, convert, over, whole_number
 
 
 class PlanningPolicy(RulePolicy):
@@ -120,6 +120,7 @@ class PlannerAgent(PlanningPolicy):
         rounds: most revisions of a plan in an ascent; 1 to 1,000.
         turn_cost: cost of a turn by `turn_angle`, in targets covered for a sub-step; 0 or more.
         discount: weight of a sub-step relative to the previous one, since later forecasts are less certain; (0, 1].
+        spent: in a game, value of a target that is believed to have no bounty, relative to others; 0 to 1.
 
     Raises:
         ValueError: an option out of its range.
@@ -141,6 +142,7 @@ class PlannerAgent(PlanningPolicy):
         rounds: int = 2,
         turn_cost: float = 0.25,
         discount: float = 0.99,
+        spent: float = 1.0,
     ) -> None:
         super().__init__(scenario, seed)
         self.horizon = whole_number("horizon", horizon, 1, 10_000)
@@ -149,6 +151,7 @@ class PlannerAgent(PlanningPolicy):
         self.rounds = whole_number("rounds", rounds, 1, 1_000)
         self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
         self.discount = convert("discount", Annotated[float, over(0, 1)], discount)
+        self.spent = convert("spent", Annotated[float, Range(0, 1)], spent)
         if positive("particles", particles) < self.samples:
             raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
         scenario, limits, self._motion = self.scenario, limits_of(self.scenario), None
@@ -184,7 +187,9 @@ class PlannerAgent(PlanningPolicy):
         self._hidden = _hidden(scenario, self.samples) if unknown else None
         self.features = self._beliefs.features  # type: ignore[misc]
         unseen = math.ceil(self._beliefs.unseen)
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], 64 // self.samples, unseen, _delay(scenario))
+        self._sampling = Sampling(
+            stream_keys(np.array([seed]))[0], 64 // self.samples, unseen, _delay(scenario), self.spent
+        )
         self._cells = make_cells(scenario, scenario.num_sensors)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,6 +60,7 @@ class Sampling(NamedTuple):
     per_word: int  # targets in a word
     unseen: int  # further targets, for those that no sensor has seen
     delay: int  # sub-steps from now to those of the plans
+    spent: float  # share of the samples that count without a bounty
 
 
 @allocating
@@ -138,12 +139,13 @@ def _evade(one, x, y, before, now, clear):
 
 @allocating
 def _follow_moves(
-    rules, discs, particle, key, time, word, bit, straight, looks, middle, views, clear, shared, futures
+    rules, discs, particle, key, time, word, bit, owed, straight, looks, middle, views, clear, shared, futures
 ):  # fmt: skip
     """Add the position of a particle at each look, forecast move by move, as one sample.
 
-    If it carries loads, it slides along `discs` (k, 3), and its draws are those of a time. Otherwise it moves out of
-    the first of the `views` (H + 1, n, 7) that it is in, as the walk `evade`; None: it ignores them.
+    If it carries loads, it slides along `discs` (k, 3), its draws are those of a time, and if `owed` it only counts
+    while it has a bounty. Otherwise it moves out of the first of the `views` (H + 1, n, 7) that it is in, as the walk
+    `evade`; None: it ignores them.
     """
     one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
     for h in range(1, looks.shape[0]):
@@ -159,7 +161,7 @@ def _follow_moves(
             straight = straight and one[MOVES, 0] >= before
             draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
             one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
-        if middle[looks[h]] == h:
+        if middle[looks[h]] == h and (not owed or particles.has_bounty(rules.walk, one, 0)):
             _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
 
 
@@ -254,14 +256,15 @@ def _foresee(
         k = j + s // samples
         word, bit = k // sampling.per_word, _ONE << np.uint64(k % sampling.per_word * samples + s % samples)
         key = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN)
+        owed = int((s + 1) * sampling.spent + 0.5) == int(s * sampling.spent + 0.5)
         if pieces is not None:
             _follow_piece(pieces, body, source, word, bit, middle, futures)
         elif rules.walk.model == GOALS:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:
             _follow_moves(
-                rules, belief.discs[r], body[:, source], key, time, word, bit, together, looks, middle, views, clear,
-                shared, futures,
+                rules, belief.discs[r], body[:, source], key, time, word, bit, owed, together, looks, middle, views,
+                clear, shared, futures,
             )  # fmt: skip
 
 

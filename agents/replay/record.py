@@ -206,7 +206,7 @@ def _beliefs(state: BeliefState, m: int, seen: np.ndarray) -> dict[str, np.ndarr
     weight = state.weight[0, row, every].cumsum(-1)  # (m, P)
     shares = (np.arange(DOTS) + 0.5) / DOTS * weight[:, -1:]
     chosen = (weight[:, None] < shares[..., None]).sum(-1).clip(max=weight.shape[-1] - 1)  # (m, DOTS)
-    body = state.body[0, row, every]  # (m, 7, P)
+    body = state.body[0, row, every]  # (m, 8, P)
     nowhere = (seen | ~state.present[0, row, every])[:, None]
     return {
         name: np.where(nowhere, np.nan, np.take_along_axis(body[:, axis], chosen, -1))

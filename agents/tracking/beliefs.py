@@ -251,7 +251,7 @@ class Knowledge:
 class BeliefState(NamedTuple):
     """Beliefs in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
 
-    body: np.ndarray  # (B, g, m, 7, P) rows of the particles
+    body: np.ndarray  # (B, g, m, 8, P) rows of the particles
     weight: np.ndarray  # (B, g, m, P)
     course: np.ndarray  # (B, g, m, 8)
     stream: np.ndarray  # (B, g, 2) uint64

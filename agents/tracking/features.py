@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, SPEED, X, Y
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, SPEED, X, Y, has_bounty
 from hitmac.agents.tracking.recorded import PLACE
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.tracks import Tracks, TracksState
@@ -100,7 +100,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     pace, scale, top_speed, per_value = scales
     to_places = model in (GOALS, CARRY)
-    mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
+    mean_x, mean_y, squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
@@ -111,6 +111,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
         unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
         mean_x, mean_y, squares = mean_x + mass * x, mean_y + mass * y, squares + mass * (x * x + y * y)
         velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
+        owed += mass * has_bounty(rules.walk, body, p)
         for k in range(len(AHEAD)):
             gone = speed * pace * AHEAD[k]
             gone = min(gone, away) if to_places else gone
@@ -152,6 +153,8 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
         pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
         pairs[i, 9] = min(age * 0.01, 10.0)
         pairs[i, 10] = age == 0.0
+        if model == CARRY:
+            pairs[i, -1] = owed / total
         if zoom is not None:
             pairs[i, lenses], pairs[i, lenses + 1] = (
                 _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scale,
@@ -202,6 +205,7 @@ class BeliefFeatures:
     then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; and now and in 20 sub-steps
                  the shares of 11 ... at the narrowest field of view, which has the longest range, and those in view
                  after zooms by -30, -10, 0, 10, 30 degrees, each with turns by -20, 0, 20 degrees
+    last         in a game: share of the particles that carry a bounty
     ============ ======================================================================================================
 
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
@@ -219,7 +223,8 @@ class BeliefFeatures:
         self.beliefs = Beliefs(scenario, PARTICLES) if scenario.identities else Tracks(scenario, PARTICLES)
         unseen = self.beliefs.pieces is not None and not self.beliefs.rules.all_known
         shape = scenario.num_sensors, scenario.num_targets + unseen
-        count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0)
+        carries = self.beliefs.rules.walk.model == CARRY
+        count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0) + carries
         pairs = spaces.Box(-_MOST, _MOST, (*shape, count), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval

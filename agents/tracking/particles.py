@@ -2,7 +2,8 @@
 
 The rows of a particle are position, aim, speed, length of the last move, and moves since its course began. The aim is
 the goal of a particle that walks to goals, otherwise the unit vector of its direction. A particle that carries loads
-has its warehouse as aim, and in place of the last two rows the noise of its direction.
+has its warehouse as aim, the noise of its direction in place of the next two rows, and one more row: the steps in which
+it was seen since it took its load.
 """
 
 import math
@@ -23,8 +24,8 @@ from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
 from hitmac.envs.validation import Choice, NotNegative, convert
 
-X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES = range(7)  # rows of a particle
-ROWS = 7
+X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES, SEEN = range(8)  # rows of a particle
+ROWS = 8
 MODELS = ("goals", "constant velocity", "random", "carry")
 """The walk models; see :class:`~hitmac.agents.tracking.ParticleTracker`."""
 
@@ -60,6 +61,7 @@ class WalkModel(NamedTuple):
     y_high: float
     warehouses: np.ndarray  # (W, 2) centres
     warehouse_size: float  # half a side
+    bounty: float  # steps in view, times the speed, that a load is worth
 
 
 def walk_model(scenario: Scenario) -> WalkModel:
@@ -75,6 +77,7 @@ def walk_model(scenario: Scenario) -> WalkModel:
         model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),
         scenario.goal_radius, scenario.stuck_distance, scenario.goal_patience, *scenario.target_area,
         np.array(scenario.warehouses, np.float64).reshape(-1, 2), scenario.warehouse_size,
+        scenario.cargo_worth * scenario.max_speed,
     )  # fmt: skip
 
 
@@ -96,6 +99,12 @@ def _another(walk, x, y, draw):
 
 
 @inlined
+def has_bounty(walk, body, p):
+    """Return True if particle p, whose pace tells its cargoes, was not seen as often as its load is worth."""
+    return body[SEEN, p] * body[SPEED, p] < walk.bounty
+
+
+@inlined
 def begin_course(walk, body, p, key, counter):
     """Draw the speed and the aim of particle p: a goal anywhere in the arena, or a direction."""
     body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
@@ -103,6 +112,7 @@ def begin_course(walk, body, p, key, counter):
     if walk.model == CARRY:
         body[SPEED, p] = walk.max_speed if uniform(key, counter) < 0.5 else walk.min_speed
         body[AIM_X, p], body[AIM_Y, p] = _another(walk, np.inf, np.inf, uniform(key, counter + _ONE))
+        body[SEEN, p] = 0.0
     elif walk.model == GOALS:
         body[AIM_X, p] = walk.half_width * (2.0 * uniform(key, counter + _ONE) - 1.0)
         body[AIM_Y, p] = walk.half_height * (2.0 * uniform(key, counter + _TWO) - 1.0)
@@ -161,11 +171,12 @@ def carry(walk, discs, body, p, key, counter):
     """Move particle p once, as a target that carries loads; it takes the draws from `counter` to ``counter + 3``.
 
     It moves towards its warehouse by a full step, with a noise that it keeps for some steps, and slides along `discs`
-    (k, 3). In its warehouse it takes another one.
+    (k, 3). In its warehouse it takes another one, and a new load.
     """
     x, y, step = body[X, p], body[Y, p], body[SPEED, p] * walk.time_step
     if _inside(walk, x, y, body[AIM_X, p], body[AIM_Y, p]):
         body[AIM_X, p], body[AIM_Y, p] = _another(walk, x, y, uniform(key, counter))
+        body[SEEN, p] = 0.0
     if body[NOISE_X, p] > _NOISE or uniform(key, counter + _ONE) < NOISE_CHANGE:
         body[NOISE_X, p] = _NOISE * (2.0 * uniform(key, counter + _TWO) - 1.0)
         body[NOISE_Y, p] = _NOISE * (2.0 * uniform(key, counter + _THREE) - 1.0)
@@ -206,7 +217,7 @@ def moves_until_stuck(stuck, noise, step, draw):
 class Belief(NamedTuple):
     """Beliefs about m targets in each of B scenes, as P particles each."""
 
-    body: np.ndarray  # (B, m, 7, P) rows of the particles
+    body: np.ndarray  # (B, m, 8, P) rows of the particles
     weight: np.ndarray  # (B, m, P), sum 1 over the particles
     course: np.ndarray  # (B, m, 8)
     stream: np.ndarray  # (2, B) uint64
@@ -332,13 +343,28 @@ def add_errors(belief, b, j, deviation):
 
 
 @allocating
+def _draw_evenly(old, weight, start, new):
+    """Write columns of `old` (R, P), drawn by their weights at even steps from `start` in [0, 1), into `new`."""
+    number = weight.shape[0]
+    total, source = weight[0], 0
+    for p in range(number):
+        while total < (p + start) / number and source < number - 1:
+            source += 1
+            total += weight[source]
+        new[:, p] = old[:, source]
+
+
+@allocating
 def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
     """Replace the belief about a target that carries loads by a detection, see :func:`pin`.
 
     A warehouse is as likely as the particles on their way to it. If the target has `turned`, its noise is new, and the
-    weights are multiplied by a normal density of the noise that each warehouse implies, of its variance.
+    weights are multiplied by a normal density of the noise that each warehouse implies, of its variance. One more step
+    in view counts, but for a new load if the target is in a warehouse.
     """
     places, number = walk.warehouses, body.shape[1]
+    _draw_evenly(body[SEEN:].copy(), weight, 0.5, body[SEEN:])
+    body[SEEN] += 1.0
     share, noise = np.zeros(places.shape[0]), np.empty((places.shape[0], 2))
     pace = math.hypot(velocity_x, velocity_y)
     if pace > (1.0 - _EQUAL) * walk.min_speed:
@@ -356,7 +382,7 @@ def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
     for g in range(places.shape[0]):
         if _inside(walk, x, y, places[g, 0], places[g, 1]):
             share += share[g] / (places.shape[0] - 1)
-            share[g], noise[:] = 0.0, np.inf
+            share[g], noise[:], body[SEEN] = 0.0, np.inf, 0.0
     if pace == 0.0:
         noise[:] = np.inf
     share /= share.sum()
@@ -434,15 +460,8 @@ def pin(walk, belief, b, j, place, velocity):
 @allocating
 def _resample(body, weight, start):
     """Resample the particles by their weights, at even steps from `start` in [0, 1)."""
-    number = weight.shape[0]
-    old = body.copy()
-    total, source = weight[0], 0
-    for p in range(number):
-        while total < (p + start) / number and source < number - 1:
-            source += 1
-            total += weight[source]
-        body[:, p] = old[:, source]
-    weight[:] = 1.0 / number
+    _draw_evenly(body.copy(), weight, start, body)
+    weight[:] = 1.0 / weight.shape[0]
 
 
 @allocating

@@ -29,7 +29,7 @@ _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the
 class TracksState(NamedTuple):
     """Tracks in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
 
-    body: np.ndarray  # (B, g, k + 1, 7, P) rows of the particles of k tracks and of unseen targets
+    body: np.ndarray  # (B, g, k + 1, 8, P) rows of the particles of k tracks and of unseen targets
     weight: np.ndarray  # (B, g, k + 1, P), whose sum is the existence of a track, or the expected number of the unseen
     course: np.ndarray  # (B, g, k + 1, 8), unused
     stream: np.ndarray  # (B, g, 2) uint64

@@ -55,6 +55,10 @@ MEANS = ("coverage", "rotation", "reward")
 CRITIC = "value_net."
 """Beginning of the names of a critic's tensors."""
 
+CRITIC_ALONE = 0.1
+"""Share of a training by reward from the policy `start` in which only the critic learns: it may know nothing, as after
+imitation, and would change the features of the actor."""
+
 
 # Learner and environments.
 
@@ -447,6 +451,9 @@ class SB3Engine:
             return learning_rate
 
         self.model.lr_schedule = rate
+        adapts = self.options.start is not None and not isinstance(self.model, Imitation)
+        for name, weight in self.model.policy.named_parameters():
+            weight.requires_grad_(name.startswith(CRITIC) or not adapts or clock.fraction >= CRITIC_ALONE)
         steps = self.options.rollout_steps * self._venv.num_envs
         try:
             self.model.learn(steps, RolloutCallback(clock), reset_num_timesteps=False)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
 from hitmac.agents.policy import padded_actions
+from hitmac.agents.tracking.particles import SEEN
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.scenario import KNOWLEDGE
@@ -191,6 +192,23 @@ def test_a_plan_knows_the_discs_of_a_game(disc, seen):
     assert values[0, 0, 0] == pytest.approx(seen * (1 - 0.99**20) / 0.01, abs=0.1)
     with pytest.raises(ValueError, match="the observation has no discs; in a game it needs the option discs=True"):
         agent.predict({name: shown[name] for name in ("pairs", "mask")})
+
+
+@pytest.mark.parametrize("spent", [0, 0.5, 1])
+def test_a_target_without_a_bounty_counts_by_its_share(spent):
+    scene = GAME.replace(random_discs=0, knowledge="shared")
+    agent, task = game(scene, target_position=[(400, 0)])
+    agent, values = small(scene, turn_cost=0, samples=8, particles=8, spent=spent), []
+    state = None
+    for seen in (0, 0, 1e9):
+        shown = task.observe()
+        if state is not None:
+            state.beliefs.body[:, :, :, SEEN] += seen
+        found, state = agent.plan(shown["pairs"], shown["mask"] != 0, state, **agent.lists_of(shown))
+        values.append(found[0, 0, 0])
+        task.step(np.zeros((1, 2), int))
+    assert values[2] == pytest.approx(spent * values[1], abs=0.01)
+    assert values[1] > 10
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import fftconvolve
 
 from hitmac.agents.tracking import ParticleTracker
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, MODELS, SPEED
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, MODELS, SEEN, SPEED, has_bounty
 from hitmac.envs import Duel, Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
 
@@ -192,6 +192,51 @@ def test_targets_that_carry_walk_to_another_warehouse_and_keep_their_noise():
         assert (abs(aim - before).max(-1) > 75).all()  # in its warehouse a target takes another
     assert (aim != goal).any(-1).mean() > 0.95
     assert abs(tracker.positions).max() <= 1000
+
+
+@pytest.mark.parametrize(("pace", "worth"), [(20, 100), (10, 200)])
+def test_a_bounty_lasts_as_long_as_the_load_was_not_seen(pace, worth):
+    """A cargo is worth 100 steps in view, slow targets carry 2; in a warehouse there is a new load."""
+    tracker = ParticleTracker(GAME, 1, particles=60)
+    see(tracker, (0, 0))
+
+    def share():
+        return float(np.mean([has_bounty.py_func(tracker._walk, tracker.belief.body[0, 0], p) for p in range(60)]))
+
+    for step in range(1, worth - 1):
+        see(tracker, (step, 0), (pace, 0))
+    assert share() == 1
+    see(tracker, (worth, 0), (pace, 0))
+    assert share() == 0
+    for _ in range(2400 // pace):  # out of sight it may have been in a warehouse
+        tracker.move()
+    assert share() > 0.2
+    see(tracker, (0, 0), (pace, 0))
+    assert share() > 0.2
+    see(tracker, (925, 925), (pace, 0))
+    assert share() == 1
+
+
+def test_bounties_are_those_of_the_game():
+    """Of targets that are always in view."""
+    scenes = 20
+    duel, seen = (
+        Duel(
+            GAME.replace(transmittance=1, cargoes=100, sensing_range=9000, zoom=(360, 360), field_of_view=360),
+            scenes,
+            0,
+        ),
+        np.ones((scenes, 1), bool),
+    )
+    tracker, wrong = ParticleTracker(GAME, scenes, particles=12), 0
+    for _step in range(600):
+        tracker.see(duel.state.target_position, seen, duel.state.velocity)
+        duel.step(np.zeros((scenes, 4), int))
+        wrong += (
+            (tracker.belief.body[:, 0, SEEN, 0] * tracker.belief.body[:, 0, SPEED, 0] < 2000)
+            != (duel.cargo.bounty[:, 0] > 0)
+        ).sum()
+    assert wrong < 0.02 * scenes * 600
 
 
 def test_targets_that_carry_are_where_particles_expect_them():

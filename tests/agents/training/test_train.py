@@ -239,6 +239,27 @@ def test_the_critic_of_another_kind_keeps_its_random_weights():
     assert not any(name.endswith("K.weight") for name in same if not name.startswith(CRITIC))
 
 
+@pytest.mark.parametrize(("job", "start", "done", "alone"), [
+    ("coverage-ppo", "flat", 0.05, True), ("coverage-ppo", "flat", 0.1, False), ("coverage-ppo", None, 0.05, False),
+])  # fmt: skip
+def test_the_critic_of_a_start_learns_alone_at_first(job, start, done, alone, tmp_path):
+    options = dataclasses.replace(
+        with_defaults(JOBS[job], "ppo", start=start and f"pretrained:{start}"),
+        num_envs=2,
+        rollout_steps=4,
+        batch_size=8,
+    )
+    engine = SB3Engine(options, HIT_MAC, tmp_path)
+    before = {name: tensor.clone() for name, tensor in tensors_of(engine.model.policy).items()}
+    engine.update(SimpleNamespace(fraction=done, is_overdue=False, add_point=lambda *means, **named: None))
+    changed = {
+        name for name, tensor in tensors_of(engine.model.policy).items() if not torch.equal(tensor, before[name])
+    }
+    assert any(name.startswith(CRITIC) for name in changed)
+    assert all(name.startswith(CRITIC) for name in changed) == alone
+    engine.model.logger.close()
+
+
 def test_a_run_starts_from_a_run_of_another_scene(here):
     small = ["--num-envs", 4, "--rollout-steps", 2, "--batch-size", 2, "--curve-points", 0, "--total-steps", 8]
     small += ["--learning-rate", "1e-9"]
