@@ -158,10 +158,14 @@ class Agent(NamedTuple):
 
 
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> rules.RulePolicy:
-    """Return the scripted agent of a name; raise ValueError, which lists the known names, for any other."""
-    if not is_among(name, SCRIPTED):
+    """Return the scripted agent of a name, which may have options, ``planner:turn_cost=0.5``, before those given.
+
+    Raises ``ValueError`` for an unknown name, with the known ones, or an unknown option.
+    """
+    first, *rest = name.split(":") if isinstance(name, str) else [name]
+    if not is_among(first, SCRIPTED):
         raise ValueError(f"unknown agent {name!r}{did_you_mean(name, SCRIPTED)}: known are {', '.join(SCRIPTED)}")
-    return SCRIPTED[name](load_scenario(scenario), **options)
+    return SCRIPTED[first](load_scenario(scenario), **options | constructor_options(name, rest, SCRIPTED[first]))
 
 
 def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Path, *, executor: Any = None) -> Agent:
@@ -244,7 +248,7 @@ def _load(agent: Agent | Policy | str | Path, scenario: Scenario, executor: Any)
         idle = {"idle": rule.idle} if hasattr(rule, "idle") else {}
         made = _hierarchy(name, scenario, LevelPolicy(rule, rule.features), level, **idle)
     elif first in SCRIPTED:
-        scripted = scripted_agent(first, scenario, **constructor_options(source, rest, SCRIPTED[first]))
+        scripted = scripted_agent(str(source), scenario)
         made = Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
     elif first == "released" and len(rest) == 2:
         made = _released(name, scenario, *rest)

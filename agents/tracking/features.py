@@ -9,13 +9,14 @@ from gymnasium import spaces
 
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, SPEED, X, Y, has_bounty
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, NOISE_X, NOISE_Y, SPEED, X, Y, has_bounty
 from hitmac.agents.tracking.recorded import PLACE
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import observation
 from hitmac.envs.deployment import observe
 from hitmac.envs.entities import EntityObserver
+from hitmac.envs.kernels.duel_rules import NOISE_CHANGE
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
 from hitmac.envs.kernels.values import make_values, value_of
@@ -30,7 +31,8 @@ PARTICLES = 96  # of a target
 SECTORS = 18  # of the bearing
 AHEAD = (0, 20, 40)  # sub-steps
 SUMMARY = 11  # features of a pair before those of its sectors
-LENS = 2  # features of a lens before those of its sectors and aims
+OF_MEAN = 3  # features of a mean position
+LENS = 2 + (len(AHEAD) - 1) * OF_MEAN  # features of a lens before those of its sectors and aims
 ZOOMS, TURNS = np.array((-30.0, -10.0, 0.0, 10.0, 30.0)), np.array((-20.0, 0.0, 20.0))  # degrees: aims of a lens
 AIMS_AHEAD = 2  # of AHEAD
 OF_LENS = SECTORS + len(ZOOMS) * len(TURNS)
@@ -90,6 +92,28 @@ def _by_value(mass, values, per_value, j, x, y):
     return mass if values is None else mass * value_of(values, j, x, y) * per_value
 
 
+@inlined
+def _noise(body, p, unit_x, unit_y):
+    """Return what the noise of particle p, which carries loads, adds to its direction."""
+    if body[NOISE_X, p] > 1.0:  # not drawn yet
+        return 0.0, 0.0
+    dx, dy = unit_x + body[NOISE_X, p], unit_y + body[NOISE_Y, p]
+    shorter = 1.0 / max(math.sqrt(dx * dx + dy * dy), 1.0)
+    return dx * shorter - unit_x, dy * shorter - unit_y
+
+
+@inlined
+def _write_mean(view, x, y, scale, row):
+    """Write sine and cosine of the bearing of (x, y), and its distance; return the unit vector towards it."""
+    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+    away = math.sqrt(dx * dx + dy * dy)
+    east, north = (dx / away, dy / away) if away > 0.0 else (1.0, 0.0)
+    row[0] = view[VIEW_COS] * north - view[VIEW_SIN] * east
+    row[1] = view[VIEW_COS] * east + view[VIEW_SIN] * north
+    row[2] = away / scale
+    return east, north
+
+
 @allocating
 def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, views, clear, pairs):
     """Add the features (n, d) of target j to zeros, for `scales` of time, distance, speed and value.
@@ -101,6 +125,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
     pace, scale, top_speed, per_value = scales
     to_places = model in (GOALS, CARRY)
     mean_x, mean_y, squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    later = np.zeros((len(AHEAD), 2))
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
@@ -109,19 +134,23 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
         away = math.sqrt(dx * dx + dy * dy)
         speed = body[SPEED, p] * (1.0 + 0.5 * rules.walk.speed_noise)
         unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
+        noise_x, noise_y = _noise(body, p, unit_x, unit_y) if model == CARRY else (0.0, 0.0)
         mean_x, mean_y, squares = mean_x + mass * x, mean_y + mass * y, squares + mass * (x * x + y * y)
-        velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
+        velocity_x += mass * speed * (unit_x + noise_x)
+        velocity_y += mass * speed * (unit_y + noise_y)
         owed += mass * has_bounty(rules.walk, body, p)
         for k in range(len(AHEAD)):
             gone = speed * pace * AHEAD[k]
             gone = min(gone, away) if to_places else gone
-            ahead_x, ahead_y, stays = x + gone * unit_x, y + gone * unit_y, True
+            kept = speed * pace * (1.0 - (1.0 - NOISE_CHANGE) ** AHEAD[k]) / NOISE_CHANGE  # expected way with the noise
+            ahead_x, ahead_y, stays = x + gone * unit_x + kept * noise_x, y + gone * unit_y + kept * noise_y, True
             if pieces is not None:
                 place = int(body[PLACE, p])
                 stays = pieces.rest[place] >= AHEAD[k]
                 then = place + AHEAD[k] if stays else place
                 ahead_x = x + pieces.position[then, 0] - pieces.position[place, 0]
                 ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
+            later[k, 0], later[k, 1] = later[k, 0] + mass * ahead_x, later[k, 1] + mass * ahead_y
             first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
@@ -140,12 +169,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
     for i in range(n):
         together += pairs[i, 4]
     for i in range(n):
-        dx, dy = mean_x - views[i, VIEW_X], mean_y - views[i, VIEW_Y]
-        away = math.sqrt(dx * dx + dy * dy)
-        east, north = (dx / away, dy / away) if away > 0.0 else (1.0, 0.0)
-        pairs[i, 0] = views[i, VIEW_COS] * north - views[i, VIEW_SIN] * east
-        pairs[i, 1] = views[i, VIEW_COS] * east + views[i, VIEW_SIN] * north
-        pairs[i, 2] = away / scale
+        east, north = _write_mean(views[i], mean_x, mean_y, scale, pairs[i])
         pairs[i, 3] = pairs[i, SUMMARY : SUMMARY + SECTORS].sum()
         pairs[i, 5] = together - pairs[i, 4]
         pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
@@ -159,6 +183,9 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
             pairs[i, lenses], pairs[i, lenses + 1] = (
                 _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scale,
             )  # fmt: skip
+            for k in range(1, len(AHEAD)):
+                row = pairs[i, lenses + LENS - (len(AHEAD) - k) * OF_MEAN :]
+                _write_mean(views[i], later[k, 0] / total, later[k, 1] / total, scale, row)
 
 
 @kernel
@@ -201,10 +228,11 @@ class BeliefFeatures:
     8            standard deviation of the positions / distance_scale
     9, 10        sub-steps since the target was last seen / 100, at most 10 (never: 10); 1 if it is in view now
     11 ...       shares as in 3 in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
-                 sub-steps if every particle moves straight to its goal, or as recorded
-    then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; and now and in 20 sub-steps
-                 the shares of 11 ... at the narrowest field of view, which has the longest range, and those in view
-                 after zooms by -30, -10, 0, 10, 30 degrees, each with turns by -20, 0, 20 degrees
+                 sub-steps if every particle moves straight to its goal, in a game with its noise, or as recorded
+    then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; 0, 1, 2 of the mean position
+                 in 20 and 40 sub-steps; and now and in 20 sub-steps the shares of 11 ... at the narrowest field of
+                 view, which has the longest range, and those in view after zooms by -30, -10, 0, 10, 30 degrees, each
+                 with turns by -20, 0, 20 degrees
     last         in a game: share of the particles that carry a bounty
     ============ ======================================================================================================
 

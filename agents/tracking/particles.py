@@ -367,8 +367,10 @@ def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
     body[SEEN] += 1.0
     share, noise = np.zeros(places.shape[0]), np.empty((places.shape[0], 2))
     pace = math.hypot(velocity_x, velocity_y)
-    if pace > (1.0 - _EQUAL) * walk.min_speed:
-        body[SPEED] = walk.max_speed if pace > (1.0 + _EQUAL) * walk.min_speed else walk.min_speed
+    if pace > (1.0 + _EQUAL) * walk.min_speed:
+        body[SPEED] = walk.max_speed
+    elif pace > (1.0 - _EQUAL) * walk.min_speed or (pace > 0.0 and body[SPEED].min() < body[SPEED].max()):
+        body[SPEED] = walk.min_speed
     for g in range(places.shape[0]):
         for p in range(number):
             if body[AIM_X, p] == places[g, 0] and body[AIM_Y, p] == places[g, 1]:

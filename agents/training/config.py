@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import tyro
 
-from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
+from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned, in_place
 from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.duel import load_opponent
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
@@ -20,7 +20,7 @@ from hitmac.agents.learned.policy import CRITICS, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.registry import SCRIPTED, load_executor
+from hitmac.agents.registry import SCRIPTED, load_executor, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.envs import tasks, validation
 from hitmac.envs.entities import EntityObserver
@@ -122,7 +122,7 @@ class Options(EncoderConfig, RunOptions):
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str = "planner"
-    """Planner to imitate."""
+    """Planner to imitate, with or without options: belief-planner-fast:spent=0.33."""
     planner_turn_cost: NotNegative = 0.1
     """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
     temperature: Positive = 0.1
@@ -670,6 +670,7 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
     wrong, runners, group = rllib and options.algorithm != "ppo", options.num_env_runners, options.is_group
     shown = [name for name in NEARNESS if getattr(options, name, None) is not None]
     remembered = recurrent and options.features != RECURRENT_FEATURES
+    unknown = options.task.spec.role != "targets" and options.teacher.split(":")[0] not in TEACHERS
     targets, entities = options.task.spec.role == "targets", options.features == EntityObserver.features
     rules: list[tuple[Any, str, str]] = [
         (not rllib and runners, "num_env_runners", "it needs --engine rllib"),
@@ -687,7 +688,7 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
         (remembered, "features", "with --memory recurrent they must be left out"),
         (recurrent and options.weight_dim % 2, "weight_dim", "it must be even with --memory recurrent"),
         *((shown and "nearest" not in shown, name, "it needs --nearest") for name in shown),
-        (not targets and options.teacher not in TEACHERS, "teacher", f"it must be one of {', '.join(TEACHERS)}"),
+        (unknown, "teacher", f"it must be one of {', '.join(TEACHERS)}"),
         (entities != targets, "features", "targets, and only they, learn on entities"),
         *(
             (targets and getattr(options, name) != value, name, f"for targets it must be {value}")
@@ -717,8 +718,10 @@ def check_on(options: Options, scenario: Scenario) -> None:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
     if options.opponent is not None:
         load_opponent(options.opponent, scenario, "sensors" if targets else "targets")
-    if targets and options.algorithm == "imitation":
+    if options.algorithm == "imitation" and targets:
         load_opponent(options.teacher, scenario, "targets")
+    elif options.algorithm == "imitation":
+        scripted_agent(options.teacher, in_place(scenario))
     if features == BELIEFS or not scenario.identities:
         if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
             given = "--features is beliefs" if features == BELIEFS else "identities is false"

@@ -56,11 +56,33 @@ def test_a_lens_describes_what_zooms_and_turns_would_show(away, aims):
     task.reset(options={"sensor_position": [(-600, 0)], "heading": [35], "target_position": [(away - 600, 0)]})
     pair = task.observe()["pairs"][0, 0, 0]
     assert pair[[65, 66]] == pytest.approx([90 / 180, 800 / task.scenario.distance_scale], abs=1e-5)
-    for now in (67, 67 + 18 + 15):  # and in 20 sub-steps: it stands still
+    for then in (67, 70):
+        np.testing.assert_allclose(pair[then : then + 3], pair[:3])
+    for now in (73, 73 + 18 + 15):  # and in 20 sub-steps: it stands still
         in_reach = away < 800 * np.sqrt(3)
         np.testing.assert_allclose(pair[now : now + 18], in_reach * pair_of_sectors(9 - 35 / 20), atol=1e-5)
         np.testing.assert_allclose(pair[now + 18 : now + 33].reshape(5, 3), aims, atol=1e-5)
-    assert len(pair) == 67 + 2 * (18 + 15)
+    assert len(pair) == 73 + 2 * (18 + 15)
+
+
+def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
+    """The mean positions in 20 steps are nearer to the targets than those straight ahead."""
+    scene = load_scenario("mate-4v8-0").replace(knowledge="full", min_speed=10, max_speed=20)
+    task = CoverageTask(scene, 40, 0, features=BeliefObserver)
+    for _ in range(30):
+        task.step(np.zeros((40, 8), int))
+    features, duel = task.observe()["pairs"], task.simulator
+    sensor, place = duel.state.sensor_position[:, :1], duel.state.target_position.copy()
+    ahead = place + 20 * duel.state.velocity
+    for _ in range(20):
+        task.step(np.zeros((40, 8), int))
+    heading = duel.state.heading[:, :1]
+    sin, cos, away = np.moveaxis(features[:, 0, :, 67:70].astype(float), -1, 0)
+    bearing = np.radians(heading) + np.arctan2(sin, cos)
+    expected = sensor + (scene.distance_scale * away)[..., None] * np.stack((np.cos(bearing), np.sin(bearing)), -1)
+    error, straight = (np.linalg.norm(duel.state.target_position - one, axis=-1) for one in (expected, ahead))
+
+    assert error.mean() < 0.9 * straight.mean()
 
 
 def pair_of_sectors(place):
