@@ -16,6 +16,7 @@ import numpy as np
 from hitmac.agents.baselines.exact import choose, undominated
 from hitmac.agents.baselines.search import add_seen, shares_of
 from hitmac.agents.evaluate.statistics import ratio
+from hitmac.envs.kernels.episode import wrapped
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
@@ -263,8 +264,7 @@ def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
         for k in range(-steps, steps + 1):
             x, y, _, _ = point_on(rails, r, gone_along(rails, r, start, k * step))
             dx, dy = target[X] - x, target[Y] - y
-            off = math.degrees(math.atan2(dy, dx)) - heading
-            off -= 360.0 * math.floor((off + 180.0) / 360.0)
+            off = wrapped(math.degrees(math.atan2(dy, dx)) - heading)
             if abs(off) <= sensor[1] + sub_steps * sensor[2] and dx * dx + dy * dy <= sensor[0] ** 2:
                 return True
     return False
@@ -299,8 +299,7 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
             for j in range(bearing.shape[2]):
                 for k in range(count[i]):
                     steps = k if 2 * k <= count[i] else k - count[i]
-                    off = bearing[t, i, j] - heading[i] - steps * turn[i]
-                    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+                    off = wrapped(bearing[t, i, j] - heading[i] - steps * turn[i])
                     if abs(off) < half_view[i]:  # never for NaN
                         sees[i, t, k, j // 64] |= np.uint64(1) << np.uint64(j % 64)
 
