@@ -377,7 +377,7 @@ class Scenario:
 
     @property
     def cargo_worth(self) -> float:
-        """What the delivery of a cargo is worth in a game: the fewest steps across the arena."""
+        """Value of delivering one cargo in a game: the number of full steps across the arena, rounded up."""
         return float(math.ceil(2.0 * min(self.extent) / (self.max_speed * self.time_step)))
 
     @property

@@ -81,7 +81,6 @@ def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
     bearing = np.radians(heading) + np.arctan2(sin, cos)
     expected = sensor + (scene.distance_scale * away)[..., None] * np.stack((np.cos(bearing), np.sin(bearing)), -1)
     error, straight = (np.linalg.norm(duel.state.target_position - one, axis=-1) for one in (expected, ahead))
-
     assert error.mean() < 0.9 * straight.mean()
 
 
