@@ -124,8 +124,8 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     pace, scale, top_speed, per_value = scales
     to_places = model in (GOALS, CARRY)
-    mean_x, mean_y, squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    later = np.zeros((len(AHEAD), 2))
+    squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0
+    mean = np.zeros((len(AHEAD), 2))  # of the positions, times the total
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
@@ -135,7 +135,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
         speed = body[SPEED, p] * (1.0 + 0.5 * rules.walk.speed_noise)
         unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
         noise_x, noise_y = _noise(body, p, unit_x, unit_y) if model == CARRY else (0.0, 0.0)
-        mean_x, mean_y, squares = mean_x + mass * x, mean_y + mass * y, squares + mass * (x * x + y * y)
+        squares += mass * (x * x + y * y)
         velocity_x += mass * speed * (unit_x + noise_x)
         velocity_y += mass * speed * (unit_y + noise_y)
         owed += mass * has_bounty(rules.walk, body, p)
@@ -150,7 +150,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
                 then = place + AHEAD[k] if stays else place
                 ahead_x = x + pieces.position[then, 0] - pieces.position[place, 0]
                 ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
-            later[k, 0], later[k, 1] = later[k, 0] + mass * ahead_x, later[k, 1] + mass * ahead_y
+            mean[k, 0], mean[k, 1] = mean[k, 0] + mass * ahead_x, mean[k, 1] + mass * ahead_y
             first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
@@ -163,7 +163,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
                 pairs[i, 4] += share * in_view(views[i], None if clear is None else clear[i], x, y)
-    mean_x, mean_y, squares = mean_x / total, mean_y / total, squares / total
+    mean_x, mean_y, squares = mean[0, 0] / total, mean[0, 1] / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
     for i in range(n):
@@ -185,7 +185,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
             )  # fmt: skip
             for k in range(1, len(AHEAD)):
                 row = pairs[i, lenses + LENS - (len(AHEAD) - k) * OF_MEAN :]
-                _write_mean(views[i], later[k, 0] / total, later[k, 1] / total, scale, row)
+                _write_mean(views[i], mean[k, 0] / total, mean[k, 1] / total, scale, row)
 
 
 @kernel
