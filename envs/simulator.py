@@ -242,10 +242,7 @@ class Simulator:
     def run(self, kernel: Callable, *arguments: Any, rows: KernelState | None = None) -> None:
         """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
         rows = self.rows if rows is None else rows
-        if self.num_threads == 1:
-            kernel(rows, *arguments, None)
-        else:
-            self.threads.run(kernel, rows, *arguments)
+        self.threads.run(kernel, rows, *arguments)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Set positions and headings of sensors and targets; all others stay unchanged.

@@ -230,14 +230,11 @@ _LOOKS = 300_000  # looks at a counter before a thread sleeps: about 100 us, a f
 
 
 class Share(NamedTuple):
-    """Share of one thread in a call, the last argument of a kernel.
-
-    Calls on a single thread pass None instead, for which kernels are compiled separately.
-    """
+    """Share of one thread in a call, the last argument of a kernel."""
 
     counters: np.ndarray  # int64, of the call
     calls: np.ndarray  # (1,) int64: calls with helpers so far
-    thread: int  # 0: the caller
+    thread: int  # 0: the caller; -1: it computes all scenes alone
 
 
 @compiled
@@ -256,8 +253,8 @@ def _take(share):
 
 @allocating
 def blocks(num_scenes, share):
-    """Yield the blocks of scenes (low, high) of this thread; without a share, one block of all scenes."""
-    if share is None:
+    """Yield the blocks of scenes (low, high) of this thread; alone, one block of all scenes."""
+    if share.thread < 0:
         yield 0, num_scenes
         return
     if share.thread == 0:
@@ -310,6 +307,9 @@ class _Call(NamedTuple):
 
 
 _calls = np.zeros(1, np.int64)
+ALONE = Share(np.zeros(_TAKEN, np.int64), _calls, -1)
+"""Share of a call on a single thread."""
+
 _helpers: list[queue.SimpleQueue[_Call]] = []  # queue of calls of each helper, at most one of them not begun
 
 
@@ -358,7 +358,7 @@ class Threads:
     def run(self, kernel: Callable, *arguments: Any) -> None:
         """Call ``kernel(*arguments, share)`` on this thread and on idle helpers."""
         if self._threads == 1:
-            kernel(*arguments, None)
+            kernel(*arguments, ALONE)
             return
         call = _Call(kernel, arguments, self._counters.copy(), queue.SimpleQueue(), [])
         _start_helpers(self._threads - 1)

@@ -11,6 +11,7 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import bounds
 from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
 from hitmac.envs import Scenario
+from hitmac.envs.kernels.threads import ALONE
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
@@ -32,7 +33,7 @@ def found(name, scenario, seeds, sub_steps):
 def freely(bearing, view, value, seen_by=1):
     """The most that the integer program says can be covered, and for one sensor also the table; they must agree."""
     most, covered = bounds._most_covered(bearing, value, view, seen_by), np.zeros((1, 1))
-    bounds.cover_freely(bearing[None, None], value[None, None], view, covered, None)
+    bounds.cover_freely(bearing[None, None], value[None, None], view, covered, ALONE)
     assert covered[0, 0] == most or seen_by > 1
     return most
 
