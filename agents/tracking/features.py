@@ -35,7 +35,8 @@ OF_MEAN = 3  # features of a mean position
 LENS = 2 + (len(AHEAD) - 1) * OF_MEAN  # features of a lens before those of its sectors and aims
 ZOOMS, TURNS = np.array((-30.0, -10.0, 0.0, 10.0, 30.0)), np.array((-20.0, 0.0, 20.0))  # degrees: aims of a lens
 AIMS_AHEAD = 2  # of AHEAD
-OF_LENS = SECTORS + len(ZOOMS) * len(TURNS)
+AIMS = len(ZOOMS) * len(TURNS)
+OF_LENS = SECTORS + 2 * AIMS
 _MOST = 100.0  # bound of every feature
 
 
@@ -64,14 +65,23 @@ def _distribute(bearing, mass, sectors):
 
 
 @inlined
+def _sees(view, clear, i, x, y):
+    """Return True if sensor i works and has (x, y) in view."""
+    return view[VIEW_RANGE] > 0.0 and in_view(view, None if clear is None else clear[i], x, y)
+
+
+@inlined
 def _field_of_view(view):
     """Return the field of view of a view, degrees."""
     return math.degrees(2.0 * math.acos(min(max(view[VIEW_HALF], -1.0), 1.0)))
 
 
 @compiled
-def _add_to_lens(view, zoom, clear, x, y, mass, row):
-    """Add a mass at (x, y) to the sectors at the longest range, and to the aims of the lens that see it."""
+def _add_to_lens(view, zoom, clear, x, y, mass, alone, row):
+    """Add a mass at (x, y) to the sectors at the longest range, and to the aims of the lens that see it.
+
+    If no other sensor sees it, the lens is `alone`, and its second row of aims gets the mass too.
+    """
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     squared, opening = dx * dx + dy * dy, _field_of_view(view)
     area = view[VIEW_RANGE] * opening
@@ -83,7 +93,9 @@ def _add_to_lens(view, zoom, clear, x, y, mass, row):
             then = min(max(opening + ZOOMS[k], zoom[0]), zoom[1])
             for h in range(len(TURNS) if squared * then <= area else 0):
                 away = abs((off - TURNS[h] + 180.0) % 360.0 - 180.0)
-                row[SECTORS + k * len(TURNS) + h] += mass * (away <= 0.5 * then)
+                seen = mass * (away <= 0.5 * then)
+                row[SECTORS + k * len(TURNS) + h] += seen
+                row[SECTORS + AIMS + k * len(TURNS) + h] += seen * alone
 
 
 @inlined
@@ -126,6 +138,7 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
     to_places = model in (GOALS, CARRY)
     squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0
     mean = np.zeros((len(AHEAD), 2))  # of the positions, times the total
+    seen = np.zeros(n, np.bool_)  # by each sensor
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
@@ -152,17 +165,22 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
                 ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
             mean[k, 0], mean[k, 1] = mean[k, 0] + mass * ahead_x, mean[k, 1] + mass * ahead_y
             first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
+            aims, seen_by = zoom is not None and k < AIMS_AHEAD, 0
+            for i in range(n if aims else 0):
+                seen[i] = _sees(views[i], clear, i, ahead_x, ahead_y)
+                seen_by += seen[i]
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
                     sectors = pairs[i, first : first + SECTORS]
                     _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, share, sectors)
-                    if zoom is not None and k < AIMS_AHEAD:
-                        row = pairs[i, lenses + LENS + k * OF_LENS :]
-                        _add_to_lens(views[i], zoom, None if clear is None else clear[i], ahead_x, ahead_y, share, row)
+                    if aims:
+                        row, alone = pairs[i, lenses + LENS + k * OF_LENS :], seen_by == seen[i]
+                        _add_to_lens(
+                            views[i], zoom, None if clear is None else clear[i], ahead_x, ahead_y, share, alone, row
+                        )  # fmt: skip
         share = _by_value(mass, values, per_value, j, x, y)
         for i in range(n):
-            if views[i, VIEW_RANGE] > 0.0:
-                pairs[i, 4] += share * in_view(views[i], None if clear is None else clear[i], x, y)
+            pairs[i, 4] += share * _sees(views[i], clear, i, x, y)
     mean_x, mean_y, squares = mean[0, 0] / total, mean[0, 1] / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
@@ -232,7 +250,8 @@ class BeliefFeatures:
     then         with a zoom: field of view / 180 degrees, sensing range / distance_scale; 0, 1, 2 of the mean position
                  in 20 and 40 sub-steps; and now and in 20 sub-steps the shares of 11 ... at the narrowest field of
                  view, which has the longest range, and those in view after zooms by -30, -10, 0, 10, 30 degrees, each
-                 with turns by -20, 0, 20 degrees
+                 with turns by -20, 0, 20 degrees, first of all particles, then of those that the other sensors do not
+                 have in their present views
     last         in a game: share of the particles that carry a bounty
     ============ ======================================================================================================
 

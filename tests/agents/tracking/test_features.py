@@ -58,11 +58,28 @@ def test_a_lens_describes_what_zooms_and_turns_would_show(away, aims):
     assert pair[[65, 66]] == pytest.approx([90 / 180, 800 / task.scenario.distance_scale], abs=1e-5)
     for then in (67, 70):
         np.testing.assert_allclose(pair[then : then + 3], pair[:3])
-    for now in (73, 73 + 18 + 15):  # and in 20 sub-steps: it stands still
+    for now in (73, 73 + 18 + 30):  # and in 20 sub-steps: it stands still
         in_reach = away < 800 * np.sqrt(3)
         np.testing.assert_allclose(pair[now : now + 18], in_reach * pair_of_sectors(9 - 35 / 20), atol=1e-5)
-        np.testing.assert_allclose(pair[now + 18 : now + 33].reshape(5, 3), aims, atol=1e-5)
-    assert len(pair) == 73 + 2 * (18 + 15)
+        np.testing.assert_allclose(pair[now + 18 : now + 48].reshape(2, 5, 3), [aims, aims], atol=1e-5)
+    assert len(pair) == 73 + 2 * (18 + 30)
+
+
+def test_a_lens_tells_what_it_would_see_alone():
+    """Both of two sensors could see the first target, which the second one does; nobody sees the second target."""
+    scene = ONE.replace(num_sensors=2, num_targets=2, zoom=(30, 120), knowledge="full")
+    task = CoverageTask(scene, 1, 0, features=BeliefObserver)
+    places = {"sensor_position": [(0, 0), (0, 100)], "target_position": [(500, 0), (0, -500)]}
+    task.reset(options={"heading": [-45, 0], **places})
+    task.simulator.place(heading=[[-46, 0]])
+    pairs = task.observe()["pairs"][0]
+    for lens, (first, second) in zip(pairs, ((0, 1), (1, 0)), strict=True):
+        for now in (73, 73 + 18 + 30):
+            every, alone = lens[:, now + 18 : now + 48].reshape(2, 2, 15).swapaxes(0, 1)
+            assert every[0].any()
+            np.testing.assert_array_equal(alone[0], first * every[0])
+            assert alone[1].any() == second
+            np.testing.assert_array_equal(alone[1], every[1])
 
 
 def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
