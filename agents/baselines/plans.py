@@ -152,7 +152,7 @@ def _follow_moves(
         seen_x, seen_y = one[X, 0], one[Y, 0]  # the walk sees views as of the last sub-step
         for k in range(moves_at(rules, time + h - 1)):
             if rules.walk.model == particles.CARRY:
-                particles.carry(rules.walk, discs, one, 0, key, _DRAWS * np.uint64(2 * (time + h) + k))
+                particles.carry(rules.walk, discs, None, None, one, 0, key, _DRAWS * np.uint64(2 * (time + h) + k))
                 continue
             before = one[MOVES, 0]
             if views is not None:

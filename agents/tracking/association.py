@@ -269,13 +269,13 @@ def _move(rules, model, filters, scene, r, pieces):
         else:
             belief.weight[r, j] *= model.survival
             for _ in range(moves):
-                particles.advance(walk, belief, r, j)
+                particles.advance(walk, belief, r, j, None, None)
     if pieces is not None:
         follow_pieces(pieces, belief, r, slots)
         add_arrivals(pieces, belief, r, slots, time)
     else:
         for _ in range(moves):
-            particles.advance(walk, belief, r, slots)
+            particles.advance(walk, belief, r, slots, None, None)
         if model.arrivals > 0.0:
             weight = belief.weight[r, slots]
             every = max(int(2.0 * model.expected / (model.arrivals * weight.shape[0])), 1)

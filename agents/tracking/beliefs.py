@@ -191,14 +191,14 @@ def track_all(rules, scene, views, all_clear, cells, last_age, deviation, pieces
                         particles.pin(walk, belief, r, j, known[r, j, :2], known[r, j, 2:4])
                     for back in range(int(age), 0, -1):
                         for _ in range(moves_at(rules, time[r] - back)):
-                            particles.advance(walk, belief, r, j)
+                            particles.advance(walk, belief, r, j, views[r], clear)
                 else:
                     belief.course[r, j, particles.COUNT] = 0.0
                     if age == np.inf and last < np.inf:
                         present[r, j] = rules.returns and not rules.all_known
                         particles.scatter(walk, belief, r, j, views[r], clear, near)
                     for _ in range(moves):
-                        particles.advance(walk, belief, r, j)
+                        particles.advance(walk, belief, r, j, views[r], clear)
                     particles.look_in_vain(walk, belief, r, j, views[r], clear, near)
                 last_age[r, j] = age
 
@@ -280,7 +280,7 @@ class Beliefs(Knowledge):
     ten, except in a game, where they are observed. Lenses that zoom show their fields of view.
 
     In a game, targets are believed to carry loads: to the warehouses that their course suggests, then to others, along
-    discs and sensors.
+    discs and sensors, and out of view round the views, since those that enter one are seen.
 
     Where positions have errors, a belief extrapolates the states of two Kalman filters, of a quiet and a turning target
     as in :class:`~hitmac.agents.tracking.Tracks`, of all reports' positions.

@@ -167,11 +167,26 @@ _EQUAL, _DOUBT = 1e-3, 0.02  # of speeds; probability of a warehouse that was ex
 
 
 @inlined
-def carry(walk, discs, body, p, key, counter):
+def _step_round(views, clear, x, y, dx, dy, side):
+    """Return the step (dx, dy) from (x, y), turned by the fewest times 45 degrees by which it does not end in a view.
+
+    It turns to the `side` 1 (left) or -1 first. If no step by at most 135 degrees does, it is (0, 0).
+    """
+    for turn in range(7):
+        angle = side * 0.25 * math.pi * ((turn + 1) // 2) * (1.0 if turn % 2 == 1 else -1.0)
+        c, s = math.cos(angle), math.sin(angle)
+        to_x, to_y = c * dx - s * dy, s * dx + c * dy
+        if chance_of_none(views, clear, None, x + to_x, y + to_y) == 1.0:
+            return to_x, to_y
+    return 0.0, 0.0
+
+
+@inlined
+def carry(walk, discs, views, clear, body, p, key, counter):
     """Move particle p once, as a target that carries loads; it takes the draws from `counter` to ``counter + 3``.
 
-    It moves towards its warehouse by a full step, with a noise that it keeps for some steps, and slides along `discs`
-    (k, 3). In its warehouse it takes another one, and a new load.
+    It moves towards its warehouse by a full step, with a noise that it keeps for some steps, slides along `discs`
+    (k, 3), and steps round `views` (n, 7), unless they are None. In its warehouse it takes another one, and a new load.
     """
     x, y, step = body[X, p], body[Y, p], body[SPEED, p] * walk.time_step
     if _inside(walk, x, y, body[AIM_X, p], body[AIM_Y, p]):
@@ -188,6 +203,8 @@ def carry(walk, discs, body, p, key, counter):
     dx, dy = dx * scale, dy * scale
     for k in range(discs.shape[0]):
         dx, dy = slide(x, y, dx, dy, discs[k, 0], discs[k, 1], discs[k, 2])
+    if views is not None:
+        dx, dy = _step_round(views, clear, x, y, dx, dy, math.copysign(1.0, body[NOISE_X, p]))
     if dx * dx + dy * dy <= (STUCK * step) ** 2 and uniform(key, counter + _TWO) < NOISE_CHANGE_STUCK:
         body[NOISE_X, p] = np.inf
     body[X, p] = min(max(x + dx, -walk.half_width), walk.half_width)
@@ -258,13 +275,13 @@ def scatter(walk, belief, b, j, views, clear, near):
 
 
 @allocating
-def advance(walk, belief, b, j):
-    """Move all particles of a target once."""
+def advance(walk, belief, b, j, views, clear):
+    """Move all particles of a target once; those that carry loads step round `views` (n, 7), unless they are None."""
     body, key = belief.body[b, j], belief.stream[KEY, b]
     counter = belief.stream[DRAWN, b]
     for p in range(body.shape[1]):
         if walk.model == CARRY:
-            carry(walk, belief.discs[b], body, p, key, counter)
+            carry(walk, belief.discs[b], views, clear, body, p, key, counter)
             counter += _DRAWS
         else:
             increase = uniform(key, counter)
@@ -506,7 +523,7 @@ def move_all(walk, belief, moves, share):
         for b in range(low, high):
             for _ in range(moves[b]):
                 for j in range(belief.weight.shape[1]):
-                    advance(walk, belief, b, j)
+                    advance(walk, belief, b, j, None, None)
 
 
 @kernel

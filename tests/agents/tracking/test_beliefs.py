@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
-from hitmac.envs import Scenario, load_scenario
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, X, Y
+from hitmac.envs import Duel, Scenario, load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.simulator import Simulator
 
@@ -128,6 +129,26 @@ def test_reports_with_errors_may_be_late_or_rare(delay, gap):
     np.testing.assert_allclose(scene.known[0, 0, 2:4], (50, 0), atol=2)
     means = (scene.belief.body[0, 0, :2] * scene.belief.weight[0, 0]).sum(-1)
     np.testing.assert_allclose(means, (290 + 10 * (gap + delay), 0), atol=4)
+
+
+def test_targets_that_carry_are_expected_to_go_round_views():
+    """The way to the fourth warehouse is in view; some of those on it go round, and reach it."""
+    scene = load_scenario("mate-2v4-0").replace(
+        num_sensors=1, num_targets=1, knowledge="shared", sensing_range=600, field_of_view=90, zoom=(90, 90)
+    )  # fmt: skip
+    duel, believed, state, shares = Duel(scene, 1, 0), Beliefs(scene, 200), None, []
+    observer = Observer(scene, believed.features, **believed.shown)
+    duel.place(sensor_position=[(0, 0)], heading=[90], target_position=[(200, 400)])
+    for _ in range(100):
+        shown = observer.observe(duel)
+        scene_now, state = believed.update(shown["pairs"], shown["mask"] != 0, state, discs=shown.get("discs"))
+        body, weight = scene_now.belief.body[0, 0], scene_now.belief.weight[0, 0]
+        shares.append(weight @ ((body[AIM_X] == 925) & (body[AIM_Y] == -925)))
+        duel.step(np.zeros((1, 2), int), target_action=np.zeros((1, 1, 2)))
+        duel.place(heading=[0])
+    assert shares[0] == pytest.approx(0.25, abs=0.1)
+    assert min(shares[1:40]) > 0.1
+    assert weight @ (np.hypot(body[X] - 925, body[Y] + 925) < 300) > 0.02
 
 
 @pytest.mark.slow  # compiles for views by place

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from numba import njit
 from scipy.signal import fftconvolve
 
-from hitmac.agents.tracking import ParticleTracker
+from hitmac.agents.tracking import ParticleTracker, particles
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, MODELS, SPEED, has_bounty
 from hitmac.envs import Duel, Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
@@ -229,6 +230,24 @@ def test_bounties_are_those_of_the_game():
         believed = [has_bounty.py_func(tracker._walk, body[0], 0) for body in tracker.belief.body]
         wrong += (np.array(believed) != (duel.cargo.bounty[:, 0] > 0)).sum()
     assert wrong < 0.02 * scenes * 600
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "side", "expected"),
+    [
+        ((50, 60), (0, 20), 1, (0, 20)),  # away from the view
+        ((50, 60), (0, -20), 1, (-14.1, -14.1)),  # a turn to the left is in view, one to the right is not
+        ((120, 0), (-30, 0), 1, (-21.2, -21.2)),
+        ((120, 0), (-30, 0), -1, (-21.2, 21.2)),
+        ((99, 0), (-30, 0), 1, (0, -30)),  # a turn by 45 degrees is in range
+        ((60, 0), (-30, 0), 1, (0, 0)),  # every turn by at most 135 degrees is in view
+    ],
+)
+def test_a_step_leads_round_a_view(place, step, side, expected):
+    """The view is that of a sensor at the origin, of 90 degrees around +x, with the range 100."""
+    views = np.array([view(0, 0, 0, 90, 100)])
+    round_view = njit(lambda *numbers: particles._step_round(views, None, *numbers))
+    np.testing.assert_allclose(round_view(*map(float, (*place, *step, side))), expected, atol=0.1)
 
 
 def test_targets_that_carry_are_where_particles_expect_them():
