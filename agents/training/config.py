@@ -122,7 +122,8 @@ class Options(EncoderConfig, RunOptions):
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str = "planner"
-    """Planner to imitate, with or without options: belief-planner-fast:spent=0.33."""
+    """Planner to imitate, with or without options: belief-planner-fast:spent=0.33. A coverage policy of a game of two
+    teams has other defaults of this and of features, planner_turn_cost and episode_steps."""
     planner_turn_cost: NotNegative = 0.1
     """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
     temperature: Positive = 0.1
@@ -239,6 +240,13 @@ class CoverageOptions(CoverageRewardOptions):
 
     job = "coverage"
     default_limit = {"minutes": 5.0}
+    game_defaults: ClassVar[dict[str, Any]] = {
+        "features": BELIEFS,
+        "teacher": "belief-planner-fast",
+        "planner_turn_cost": 0.02,
+        "episode_steps": 1300,
+    }
+    """Defaults of other options in a game of two teams, for a new policy without a memory."""
 
     algorithm: str = "imitation"
     num_envs: int = 256
@@ -517,7 +525,10 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         return asked
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
-    if start is None and defaults.features == DEFAULT_FEATURES:
+    in_game = scenario.warehouses and scenario.knowledge in ("full", "shared")
+    if in_game and start is None and memory == "none" and asked.algorithm == "imitation":
+        defaults = dataclasses.replace(defaults, **getattr(defaults, "game_defaults", {}))
+    elif start is None and defaults.features == DEFAULT_FEATURES:
         features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
         defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})

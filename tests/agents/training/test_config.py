@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from hitmac import train
+from hitmac.agents.tracking.features import BELIEFS
 from hitmac.agents.training import config as sizes
 from hitmac.agents.training.config import (
     GOAL_FEATURES,
@@ -14,6 +15,7 @@ from hitmac.agents.training.config import (
     ExecutorOptions,
     HitMacOptions,
     check,
+    check_on,
     levels,
     with_defaults,
     with_limits,
@@ -63,6 +65,17 @@ def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
     zone = {"zones": [[(0, 0), (9, 0), (0, 9)]], "zone_values": [5]}
     assert sizes.completed(asked, set(), clear.replace(**zone)).features == (*DEFAULT_FEATURES, "value")
     assert sizes.completed(asked, set(), site.replace(**zone)).features == (*FEATURE_SETS["site"], "value")
+
+
+def test_new_policies_of_a_game_learn_on_beliefs_by_default():
+    asked, game = JOBS["coverage"](teacher="planner"), load_scenario("mate-4v8-9")
+    found = sizes.completed(asked, {"teacher"}, game)
+    assert (found.features, found.teacher, found.planner_turn_cost) == (BELIEFS, "planner", 0.02)
+    check_on(found, game)
+    for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}, {"algorithm": "ppo"}):
+        assert sizes.completed(dataclasses.replace(asked, **more), set(), game).features != BELIEFS
+    assert sizes.completed(asked, set(), game.replace(knowledge="own")).features == FEATURE_SETS["site"]
+    assert sizes.completed(JOBS["coverage-ppo"](), set(), game).features == FEATURE_SETS["site"]
 
 
 @pytest.mark.parametrize("job", sorted(JOBS))
