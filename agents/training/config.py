@@ -123,7 +123,7 @@ class Options(EncoderConfig, RunOptions):
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str = "planner"
     """Planner to imitate, with or without options: belief-planner-fast:spent=0.33. A coverage policy of a game of two
-    teams has other defaults of this and of features, planner_turn_cost and episode_steps."""
+    teams has other defaults of this, features, planner_turn_cost, num_envs and episode_steps."""
     planner_turn_cost: NotNegative = 0.1
     """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
     temperature: Positive = 0.1
@@ -244,6 +244,7 @@ class CoverageOptions(CoverageRewardOptions):
         "features": BELIEFS,
         "teacher": "belief-planner-fast",
         "planner_turn_cost": 0.02,
+        "num_envs": 64,
         "episode_steps": 1300,
     }
     """Defaults of other options in a game of two teams, for a new policy without a memory."""
