@@ -61,6 +61,7 @@ def check(scenario, steps, seed, **nearness):
             np.testing.assert_allclose(got["pairs"][..., k], expected["pairs"][b, ..., k], atol=2e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scenarios(), st.sampled_from(["full", "shared"]), st.integers(0, 2**20))
 def test_it_is_the_observer_in_any_scenario(scenario, knowledge, seed):

@@ -1,6 +1,7 @@
 """Coordinators and executors that decide by rule: by hand, and as the simulator's own."""
 
 import numpy as np
+import pytest
 
 from hitmac.agents.baselines.levels import (
     AssignAll,
@@ -26,6 +27,7 @@ def test_coordinators_by_hand():
     assert 0.48 < AssignRandomly(seed=1).predict(shown)[0].mean() < 0.52
 
 
+@pytest.mark.slow
 def test_planned_assignments_are_what_a_sensor_alone_covers():
     scenario = Scenario(num_sensors=2, num_targets=3, walk="still", extra_move_every=0)
     task = CoverageTask(scenario, 1, 0, features=PlannerAgent.features)
