@@ -134,6 +134,8 @@ def parsed(name, arguments):
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     arguments = with_seed_range(arguments)
     options = parse(train.COMMANDS[job], name, arguments)
+    if (getattr(options, "start", None) or "").startswith("runs/"):  # a run of the reader's
+        options = dataclasses.replace(options, start=None)
     given = given_options(type(options), arguments) - {"start"}
     check(completed(options, given, scenarios_of(options)[0]))
     return options
