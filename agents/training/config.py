@@ -247,7 +247,7 @@ class CoverageOptions(CoverageRewardOptions):
         "num_envs": 64,
         "episode_steps": 1300,
     }
-    """Defaults of other options in a game of two teams, for a new policy without a memory."""
+    """Defaults of other options in a game of two teams, for a new policy of all sensors without a memory."""
 
     algorithm: str = "imitation"
     num_envs: int = 256
@@ -526,9 +526,10 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         return asked
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
-    in_game = scenario.warehouses and scenario.knowledge in ("full", "shared")
-    if in_game and start is None and memory == "none" and asked.algorithm == "imitation":
-        defaults = dataclasses.replace(defaults, **getattr(defaults, "game_defaults", {}))
+    believes = scenario.knowledge in ("full", "shared") and memory == "none" and not getattr(asked, "per_sensor", False)
+    game: dict[str, Any] = getattr(asked, "game_defaults", {}) if scenario.warehouses and believes else {}
+    if game and start is None and asked.algorithm == "imitation":
+        defaults = dataclasses.replace(defaults, **game)
     elif start is None and defaults.features == DEFAULT_FEATURES:
         features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
         defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)

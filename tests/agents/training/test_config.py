@@ -72,10 +72,11 @@ def test_new_policies_of_a_game_learn_on_beliefs_by_default():
     found = sizes.completed(asked, {"teacher"}, game)
     assert (found.features, found.teacher, found.planner_turn_cost) == (BELIEFS, "planner", 0.02)
     check_on(found, game)
-    for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}, {"algorithm": "ppo"}):
+    for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}, {"algorithm": "ppo"}, {"per_sensor": True}):
         assert sizes.completed(dataclasses.replace(asked, **more), set(), game).features != BELIEFS
     assert sizes.completed(asked, set(), game.replace(knowledge="own")).features == FEATURE_SETS["site"]
-    assert sizes.completed(JOBS["coverage-ppo"](), set(), game).features == FEATURE_SETS["site"]
+    for other in (JOBS["coverage-ppo"](), JOBS["coverage-ppo"](algorithm="imitation")):
+        assert sizes.completed(other, set(), game).features == FEATURE_SETS["site"]
 
 
 @pytest.mark.parametrize("job", sorted(JOBS))
