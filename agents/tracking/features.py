@@ -65,12 +65,6 @@ def _distribute(bearing, mass, sectors):
 
 
 @inlined
-def _sees(view, clear, i, x, y):
-    """Return True if sensor i works and has (x, y) in view."""
-    return view[VIEW_RANGE] > 0.0 and in_view(view, None if clear is None else clear[i], x, y)
-
-
-@inlined
 def _field_of_view(view):
     """Return the field of view of a view, degrees."""
     return math.degrees(2.0 * math.acos(min(max(view[VIEW_HALF], -1.0), 1.0)))
@@ -166,9 +160,12 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
             mean[k, 0], mean[k, 1] = mean[k, 0] + mass * ahead_x, mean[k, 1] + mass * ahead_y
             first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
             aims, seen_by = zoom is not None and k < AIMS_AHEAD, 0
-            for i in range(n if aims else 0):
-                seen[i] = _sees(views[i], clear, i, ahead_x, ahead_y)
+            for i in range(n if aims or k == 0 else 0):
+                view, way = views[i], None if clear is None else clear[i]
+                seen[i] = view[VIEW_RANGE] > 0.0 and in_view(view, way, ahead_x, ahead_y)
                 seen_by += seen[i]
+                if k == 0:  # AHEAD begins with now
+                    pairs[i, 4] += share * seen[i]
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
                     sectors = pairs[i, first : first + SECTORS]
@@ -178,9 +175,6 @@ def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, 
                         _add_to_lens(
                             views[i], zoom, None if clear is None else clear[i], ahead_x, ahead_y, share, alone, row
                         )  # fmt: skip
-        share = _by_value(mass, values, per_value, j, x, y)
-        for i in range(n):
-            pairs[i, 4] += share * _sees(views[i], clear, i, x, y)
     mean_x, mean_y, squares = mean[0, 0] / total, mean[0, 1] / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0

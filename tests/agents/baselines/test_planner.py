@@ -52,7 +52,6 @@ def test_sensors_turn_the_short_way_and_leave_to_others_what_others_see(name):
     assert first_actions(agent, TWO, **places, target_position=[(500, 0), (900, 0)]) == [0, 0]  # out of range
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("degrees", "turns"), [(52, [1, 1]), (-62, [2, 2, 2, 2]), (44, [])])
 @pytest.mark.parametrize("identities", [True, False])
 def test_commands_that_are_pending_are_not_given_again(identities, degrees, turns):
@@ -506,7 +505,6 @@ def test_lists_of_as_many_as_are_present_are_observations_of_all_and_others_hide
 # --- in use ---
 
 
-@pytest.mark.slow
 def test_every_walk_knowledge_and_decision_can_be_played():
     rates = {"failure_rate": 0.1, "recovery_rate": 0.3, "leave_rate": 0.1, "return_rate": 0.3, "position_noise": 10.0}
     scenarios = [

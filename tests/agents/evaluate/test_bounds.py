@@ -64,7 +64,6 @@ def bounded(scenario):
     return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(scenario=scenarios().map(bounded), seed=st.integers(0, 10**9))
 def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_claim(scenario, seed):

@@ -140,7 +140,6 @@ def table_of(tracks, name, n, m):
     return table[..., :m]
 
 
-@pytest.mark.slow
 def test_a_record_of_a_large_scene_holds_lists():
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
     tracks = {name: unpacked(track) for name, track in record(agent, CITY, 0, 6)["tracks"].items()}
