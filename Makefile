@@ -28,8 +28,11 @@ endif
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
 	touch $@
 
-train reproduce: .venv/.train
+train: .venv/.train
 	$(BIN)/python -m hitmac $@ $(ARGS)
+
+reproduce: .venv/.train
+	$(BIN)/python -m tools.$@ $(ARGS)
 
 test: .venv/.test
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" $(ARGS)

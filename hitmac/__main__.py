@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import sys
+from pathlib import Path
 
 from hitmac import __version__
 from hitmac.signals import end_on_signal
@@ -16,10 +17,12 @@ COMMANDS = {
     "run": ("hitmac.agents.run.command", "turn real cameras: from detections to orders"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
     "site": ("hitmac.agents.site.command", "make a site from a plan, cameras and recordings; check it"),
-    "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
-    "pretrained": ("hitmac.agents.pretrained.publish", "add the policy of a run to the pretrained ones"),
 }
 """Module and description of each command."""
+
+ROOT = Path(__file__).resolve().parents[1]
+if (ROOT / "tools" / "publish.py").is_file():  # in a checkout
+    COMMANDS["pretrained"] = "tools.publish", "add the policy of a run to the pretrained ones"
 
 
 def main() -> None:
@@ -43,7 +46,10 @@ def run(name: str, rest: list[str]) -> None:
         print(f"hitmac: error: unknown command {name!r}{hint}: known are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
     sys.argv = [f"hitmac {name}", *rest]
-    importlib.import_module(COMMANDS[name][0]).main()
+    module = COMMANDS[name][0]
+    if module.startswith("tools."):
+        sys.path.insert(0, str(ROOT))
+    importlib.import_module(module).main()
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ ROOMS = {
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
         {"registry"}, {"duel"}, {"export"}, {"evaluate"}, {"site"}, {"attention"}, {"replay"}, {"run"}, {"watch"},
-        {"scenarios"}, {"training"}, {"reproduce"}, {"__init__"},
+        {"scenarios"}, {"training"}, {"__init__"},
     ],
 }  # fmt: skip
 """Parts of a package in order; each may import those before it."""

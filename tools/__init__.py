@@ -1,1 +1,1 @@
-"""Long checks, see README.md; not part of the package."""
+"""Long checks and the results of the README, see README.md; not part of the package."""

@@ -10,20 +10,20 @@ const [LEFT, STOP, RIGHT] = [1, 0, -1]; // headings grow counter-clockwise
 
 // A frame of the loop as an episode of one frame.
 function episodeOf(frame, world) {
-  const column = (values) => new Track(Float64Array.from(values), { low: 0, step: 1, frames: 1 });
-  const tracks = {
+  const column = (values) => new Series(Float64Array.from(values), { low: 0, step: 1, frames: 1 });
+  const series = {
     heading: column(frame.heading.map((heading) => heading ?? 0)),
     working: column(frame.heading.map((heading) => heading !== null)),
   };
   const table = (kind, names, rows) => {
-    names.forEach((name, k) => (tracks[`${kind} ${name}`] = column(rows.map((row) => row[k]))));
+    names.forEach((name, k) => (series[`${kind} ${name}`] = column(rows.map((row) => row[k]))));
   };
-  for (const name of ["view", "reach"]) tracks[name] = column(frame[name]);
-  for (const name of ["tracks", "detections"]) tracks[name] = column([frame[name].length]);
+  for (const name of ["view", "reach"]) series[name] = column(frame[name]);
+  for (const name of ["tracks", "detections"]) series[name] = column([frame[name].length]);
   table("sensor", ["x", "y"], frame.position);
   table("track", ["x", "y", "xx", "xy", "yy", "existence"], frame.tracks);
   table("detection", ["sensor", "x", "y"], frame.detections);
-  return { live: true, sensors: frame.heading.length, targets: 0, discs: world.discs, levels: [], tracks };
+  return { live: true, sensors: frame.heading.length, targets: 0, discs: world.discs, levels: [], series };
 }
 
 // Coverage of the last seconds, one value a second, in place of an episode of a chart.

@@ -19,7 +19,7 @@ from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS
 
-SCRIPTS = ("tracks.js", "scene.js", "strip.js", "curves.js", "player.js")
+SCRIPTS = ("series.js", "scene.js", "strip.js", "curves.js", "player.js")
 """Parts of the page's script, in order of use."""
 
 _BACKGROUND = 1600  # longer side of a background, pixels

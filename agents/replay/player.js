@@ -134,7 +134,7 @@ class Player {
     this.shown.level = levels[0] ?? "";
     const needs = { assignments: ["assigned"], knowledge: ["age", "detections"], goals: ["load"] };
     for (const name of SWITCHES) {
-      if (needs[name] && !episodes.some(({ tracks }) => needs[name].some((one) => tracks[one]))) continue;
+      if (needs[name] && !episodes.some(({ series }) => needs[name].some((one) => series[one]))) continue;
       const box = make("input", { type: "checkbox", checked: name !== "names" || episodes[0].targets <= 26 });
       box.id = name;
       box.addEventListener("change", () => this.set({ [name]: box.checked }));

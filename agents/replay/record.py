@@ -33,10 +33,10 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 
     - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
     - ``discs``, (x, y, radius) of each; ``levels``, the names of the networks with attention;
-    - ``tracks``, the values of each quantity at the start and after each sub-step, by name, see :func:`packed`.
+    - ``series``, the values of each quantity at the start and after each sub-step, by name, see :func:`packed`.
 
     Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of
-    lists, and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible
+    lists, and ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible
     targets`` of each sensor replace the table ``visible``. Without identities, ``detections`` and ``tracks`` are
     their numbers, of lists of places and covariances. With two teams, ``load`` is the weight that a target carries
     to the warehouse ``goal``, and ``awaiting`` the weight that each warehouse is still to get. Whole numbers are exact;
@@ -61,7 +61,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         "targets": m,
         "discs": state.disc[0].tolist(),
         "levels": list(watch.levels),
-        "tracks": {name: packed(name, array) for name, array in values.items()},
+        "series": {name: packed(name, array) for name, array in values.items()},
     }
 
 
@@ -87,7 +87,7 @@ def record_log(run: Run) -> dict[str, Any]:
         values |= {f"{kind} {name}": _stacked(name, [row[:, j] for row in rows]) for j, name in enumerate(columns)}
     return {
         "agent": run.agent, "frames": steps, "sensors": n, "targets": 0, "discs": run.scenario.discs, "levels": [],
-        "tracks": {name: packed(name, array) for name, array in values.items()},
+        "series": {name: packed(name, array) for name, array in values.items()},
     }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Scene {
   }
 
   placeOf(kind, frame, index) {
-    return this.place(this.episode.tracks[`${kind} x`].at(frame, index), this.episode.tracks[`${kind} y`].at(frame, index));
+    return this.place(this.episode.series[`${kind} x`].at(frame, index), this.episode.series[`${kind} y`].at(frame, index));
   }
 
   // The sensor at a place of the canvas, or -1.
@@ -58,12 +58,12 @@ class Scene {
     if (shown.views) this.each("sensors", (i) => this.view(i));
     this.obstacles();
     if (shown.trails) this.each("targets", (j) => this.trail(j));
-    if (this.episode.tracks.load) this.transport();
-    if (shown.assignments && this.episode.tracks.assigned) this.assignments();
-    if (shown.knowledge && this.episode.tracks["belief x"]) this.beliefs();
+    if (this.episode.series.load) this.transport();
+    if (shown.assignments && this.episode.series.assigned) this.assignments();
+    if (shown.knowledge && this.episode.series["belief x"]) this.beliefs();
     if (shown.sensor >= 0) this.attention();
     this.each("sensors", (i) => this.sensor(i));
-    if (shown.knowledge && this.episode.tracks.age) this.each("targets", (j) => this.known(j));
+    if (shown.knowledge && this.episode.series.age) this.each("targets", (j) => this.known(j));
     this.each("targets", (j) => this.target(j));
     if (shown.knowledge) this.tracked();
   }
@@ -99,7 +99,7 @@ class Scene {
   // Warehouses with the cargo that they await, bold after a delivery; a line from each load to its warehouse.
   transport() {
     const { context, shown, world } = this;
-    const { awaiting, load, goal } = this.episode.tracks;
+    const { awaiting, load, goal } = this.episode.series;
     const half = world.warehouseSize * this.scale;
     context.strokeStyle = this.colour("cargo");
     world.warehouses.forEach((centre, v) => {
@@ -135,16 +135,16 @@ class Scene {
   // The field of view of a sensor: a sector, without the parts behind obstacles.
   view(i) {
     const { context, episode, shown } = this;
-    const { tracks } = episode;
-    if (!tracks.working.whole(shown.frame, i)) return;
-    const [x, y] = [tracks["sensor x"].at(shown.frame, i), tracks["sensor y"].at(shown.frame, i)];
-    const [reach, view] = [tracks.reach.at(shown.frame, i), tracks.view.at(shown.frame, i)];
+    const { series } = episode;
+    if (!series.working.whole(shown.frame, i)) return;
+    const [x, y] = [series["sensor x"].at(shown.frame, i), series["sensor y"].at(shown.frame, i)];
+    const [reach, view] = [series.reach.at(shown.frame, i), series.view.at(shown.frame, i)];
     const arc = (reach * this.scale * view * Math.PI) / 180; // pixels
     const rays = this.obstructed ? Math.max(13, Math.min(121, Math.ceil(arc / 2))) : 1 + Math.ceil(view / 4);
     const walls = this.obstructed ? this.wallsWithin(x, y, reach) : [];
     const rim = [];
     for (let k = 0; k < rays; k++) {
-      const angle = ((tracks.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
+      const angle = ((series.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
       const [dx, dy] = [Math.cos(angle), Math.sin(angle)];
       const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy, walls)) : reach;
       rim.push(this.place(x + free * dx, y + free * dy));
@@ -200,7 +200,7 @@ class Scene {
   // The last places of a target; the line breaks while the target is absent.
   trail(j) {
     const { context, shown } = this;
-    const present = this.episode.tracks.present;
+    const present = this.episode.series.present;
     context.strokeStyle = this.colour("muted");
     context.lineWidth = Math.max(1, 0.28 * this.unit);
     context.lineCap = "butt"; // round ends would overlap, as dots
@@ -221,7 +221,7 @@ class Scene {
     this.each("sensors", (i) => {
       context.globalAlpha = shown.sensor < 0 || shown.sensor === i ? 0.6 : 0.15;
       this.each("targets", (j) => {
-        if (!episode.pair("assigned", shown.frame, i, j) || !episode.tracks.present.whole(shown.frame, j)) return;
+        if (!episode.pair("assigned", shown.frame, i, j) || !episode.series.present.whole(shown.frame, j)) return;
         this.path([this.placeOf("sensor", shown.frame, i), this.placeOf("target", shown.frame, j)]);
       });
     });
@@ -246,12 +246,12 @@ class Scene {
   // True if the target has a known place to draw attention to.
   isPlaced(j) {
     const age = this.ageOf(j);
-    return age > 0 || (age === 0 && this.episode.tracks.present.whole(this.shown.frame, j));
+    return age > 0 || (age === 0 && this.episode.series.present.whole(this.shown.frame, j));
   }
 
   // Sub-steps since any sensor saw a target; 0: seen now, or full knowledge; -1: never.
   ageOf(j) {
-    const age = this.episode.tracks.age?.whole(this.shown.frame, j) ?? 0;
+    const age = this.episode.series.age?.whole(this.shown.frame, j) ?? 0;
     return age === 65535 ? -1 : age;
   }
 
@@ -263,7 +263,7 @@ class Scene {
   sensor(i) {
     const { context, shown, unit } = this;
     const [x, y] = this.placeOf("sensor", shown.frame, i);
-    const working = this.episode.tracks.working.whole(shown.frame, i);
+    const working = this.episode.series.working.whole(shown.frame, i);
     const limits = this.world.panLimits[i];
     context.fillStyle = this.colour(working ? "sensor" : "failed");
     if (limits) {
@@ -317,7 +317,7 @@ class Scene {
   // Points that represent the belief about an unseen target.
   beliefs() {
     const { context, shown, episode } = this;
-    const [atX, atY] = [episode.tracks["belief x"], episode.tracks["belief y"]];
+    const [atX, atY] = [episode.series["belief x"], episode.series["belief y"]];
     context.fillStyle = this.colour("known");
     context.globalAlpha = 0.4;
     for (let k = 0; k < atX.width; k++) {
@@ -331,7 +331,7 @@ class Scene {
   // Detections as crosses, and tracks as ellipses of two standard deviations, faint if they hardly exist.
   tracked() {
     const { context, shown, unit, episode } = this;
-    const number = (kind) => episode.tracks[kind]?.whole(shown.frame, 0) ?? 0;
+    const number = (kind) => episode.series[kind]?.whole(shown.frame, 0) ?? 0;
     const arm = Math.max(3, 0.7 * unit);
     context.lineWidth = 1.5;
     context.strokeStyle = this.colour("detection");
@@ -343,11 +343,11 @@ class Scene {
     context.strokeStyle = this.colour("track");
     context.lineWidth = 2;
     for (let k = 0; k < number("tracks"); k++) {
-      const value = (name) => episode.tracks[`track ${name}`].at(shown.frame, k);
+      const value = (name) => episode.series[`track ${name}`].at(shown.frame, k);
       const [mean, half] = [(value("xx") + value("yy")) / 2, (value("xx") - value("yy")) / 2];
       const root = Math.hypot(half, value("xy")); // the variances along the axes are mean + root and mean - root
       const radius = (variance) => Math.max(arm, 2 * Math.sqrt(Math.max(0, variance)) * this.scale);
-      context.globalAlpha = 0.2 + 0.8 * (episode.tracks["track existence"]?.at(shown.frame, k) ?? 1);
+      context.globalAlpha = 0.2 + 0.8 * (episode.series["track existence"]?.at(shown.frame, k) ?? 1);
       context.beginPath();
       const turn = -Math.atan2(value("xy"), half) / 2; // the y axis of the canvas points down
       context.ellipse(...this.placeOf("track", shown.frame, k), radius(mean + root), radius(mean - root), turn, 0, 2 * Math.PI);
@@ -358,9 +358,9 @@ class Scene {
 
   target(j) {
     const { context, shown, unit, episode } = this;
-    if (!episode.tracks.present.whole(shown.frame, j)) return;
+    if (!episode.series.present.whole(shown.frame, j)) return;
     const place = this.placeOf("target", shown.frame, j);
-    const seen = episode.tracks.covered.whole(shown.frame, j);
+    const seen = episode.series.covered.whole(shown.frame, j);
     this.disc(place, seen ? unit : 0.8 * unit);
     context.fillStyle = this.colour(seen ? "seen" : "arena");
     context.fill();
@@ -369,7 +369,7 @@ class Scene {
       context.lineWidth = 0.42 * unit;
       context.stroke();
     }
-    const load = episode.tracks.load?.whole(shown.frame, j) ?? 0;
+    const load = episode.series.load?.whole(shown.frame, j) ?? 0;
     const side = 0.75 * Math.sqrt(load) * unit;
     context.fillStyle = this.colour("cargo");
     context.fillRect(place[0] - side / 2, place[1] - side / 2, side, side);
@@ -399,17 +399,17 @@ function legend(world, episode) {
     ["ring", "failed", "sensor that does not answer", episode.live],
     ["", "seen", "target, covered", episode.targets],
     ["ring", "unseen", "target, not covered", episode.targets],
-    ["", "known", "last known place", episode.tracks.age],
-    ["small", "known", "belief about an unseen target", episode.tracks["belief x"]],
-    ["stroke", "detection", "detection", episode.tracks.detections],
-    ["ring", "track", "track, two standard deviations", episode.tracks.tracks],
-    ["stroke", "assigned", "assigned", episode.tracks.assigned],
+    ["", "known", "last known place", episode.series.age],
+    ["small", "known", "belief about an unseen target", episode.series["belief x"]],
+    ["stroke", "detection", "detection", episode.series.detections],
+    ["ring", "track", "track, two standard deviations", episode.series.tracks],
+    ["stroke", "assigned", "assigned", episode.series.assigned],
     ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
     ["stroke", "rail", "rail", world.rails.length],
     ["stroke", "zone", "zone", world.zones.length],
-    ["square", "cargo", "cargo, larger if it is heavier", episode.tracks.load],
-    ["stroke", "cargo", "warehouse with the cargo that it awaits, bold after a delivery", episode.tracks.load],
+    ["square", "cargo", "cargo, larger if it is heavier", episode.series.load],
+    ["stroke", "cargo", "warehouse with the cargo that it awaits, bold after a delivery", episode.series.load],
   ];
   const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
     const mark = make("i", { className: shape });

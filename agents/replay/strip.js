@@ -77,7 +77,7 @@ class Strip {
   }
 
   attends(shown) {
-    return Boolean(this.episode.tracks[`attention ${shown.level}`]);
+    return Boolean(this.episode.series[`attention ${shown.level}`]);
   }
 
   // The largest share of the sensor's attention, drawn in full colour.

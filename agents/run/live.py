@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hitmac.agents.replay.page import filled, world
 from hitmac.envs.scenario import Scenario
 
-SCRIPTS = ("tracks.js", "scene.js", "curves.js", "live.js")
+SCRIPTS = ("series.js", "scene.js", "curves.js", "live.js")
 """Parts of the page's script, in order of use."""
 
 STOPPED, GONE = 1.0, 5.0

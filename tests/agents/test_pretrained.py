@@ -14,8 +14,8 @@ from hitmac.agents import load_agent, load_executor
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import FILES
 from hitmac.agents.pretrained import pretrained, pretrained_folder
-from hitmac.agents.pretrained.publish import main
 from hitmac.envs import load_scenario
+from tools.publish import main
 
 
 def test_pretrained_policies_cover_what_their_cards_claim():

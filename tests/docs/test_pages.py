@@ -28,13 +28,13 @@ from hitmac.agents import evaluate as evaluation
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.registry import named_agents
-from hitmac.agents.reproduce import ROWS
 from hitmac.agents.site.command import FORMS
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
 from tests.agents.evaluate.made import saved
 from tests.agents.run.fakes import SITE
+from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
 FILES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tools/README.md")), *(ROOT / "docs").glob("*.md")]
@@ -96,7 +96,7 @@ def test_the_readme_links_every_page():
 
 def test_options_exist(capsys):
     known = {"help", "logdir", "version", "head", "port"}
-    fields = [*train.COMMANDS.values(), *(options for options, *_ in FORMS.values())]
+    fields = [reproduce.Options, *train.COMMANDS.values(), *(options for options, *_ in FORMS.values())]
     for name, (place, _) in COMMANDS.items():
         module = importlib.import_module(place)
         if hasattr(module, "Options"):
@@ -114,7 +114,7 @@ def test_options_exist(capsys):
 def test_the_rows_of_the_results_can_be_reproduced():
     shown = re.search(r"\| agent \| coverage \|.*?\n\n", PAGES["docs/results.md"], re.DOTALL)[0].splitlines()[2:]
     names = {re.sub(r" \(.*\)", "", row.split(" | ")[0].strip("| ").replace("**", "")) for row in shown if row}
-    assert {name for name in names if "released" not in name} - {"free turning", "clairvoyant"} <= ROWS.keys()
+    assert {name for name in names if "released" not in name} - {"free turning", "clairvoyant"} <= reproduce.ROWS.keys()
 
 
 # Commands
@@ -156,7 +156,9 @@ def test_a_command_is_one(command):
         rest = shlex.split(rest[0].removeprefix("ARGS=")) if rest else []
     else:
         assert name in (*COMMANDS, "--help", "--version")
-    if name in COMMANDS.keys() - {"export", "pretrained"} and "--help" not in rest:
+    if program == "make" and name == "reproduce":
+        parse(reproduce.Options, name, rest)
+    elif name in COMMANDS.keys() - {"export", "pretrained"} and "--help" not in rest:
         options = parsed(name, rest)
         known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
         known = [agent for agent in known if not agent.endswith(".jsonl")]

@@ -1,4 +1,4 @@
-"""Packed tracks as the page reads them, and episodes played again."""
+"""Packed series as the page reads them, and episodes played again."""
 
 import base64
 import gzip
@@ -12,12 +12,12 @@ from hitmac.envs import load_scenario
 CITY = load_scenario("city-130x140")
 
 
-def unpacked(track):
-    """Values (F, width) of a track; NaN for the largest of numbers that are not whole."""
-    numbers = np.frombuffer(gzip.decompress(base64.b64decode(track["data"])), track["type"])
-    whole = numbers.reshape(track["frames"], -1).cumsum(0, dtype=track["type"])
-    none = (whole == np.iinfo(whole.dtype).max) & (track["step"] != 1)
-    return np.where(none, np.nan, track["low"] + track["step"] * whole)
+def unpacked(series):
+    """Values (F, width) of a series; NaN for the largest of numbers that are not whole."""
+    numbers = np.frombuffer(gzip.decompress(base64.b64decode(series["data"])), series["type"])
+    whole = numbers.reshape(series["frames"], -1).cumsum(0, dtype=series["type"])
+    none = (whole == np.iinfo(whole.dtype).max) & (series["step"] != 1)
+    return np.where(none, np.nan, series["low"] + series["step"] * whole)
 
 
 def played(agent, scenario, seed, sub_steps):

@@ -30,50 +30,50 @@ def test_a_record_holds_the_episode(name, knowledge):
     scenario = load_scenario(name).replace(knowledge=knowledge)
     agent = load_agent("nearest", scenario)
     made = record(agent, scenario, 7, 20)
-    tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
+    series = {name: unpacked(one) for name, one in made["series"].items()}
 
-    def close(track, t, values, error):
-        rows = tracks[track]
+    def close(name, t, values, error):
+        rows = series[name]
         np.testing.assert_allclose(rows[min(t, len(rows) - 1)], np.ravel(values), atol=error, rtol=0)
 
     for t, episode in enumerate(played(agent, scenario, 7, 20)):
         state, known = episode.task.simulator.state, episode.task.simulator.known
         for axis, half in zip("xy", scenario.extent, strict=True):
-            for track, values in (("sensor", state.sensor_position[0]), ("target", state.target_position[0])):
-                close(f"{track} {axis}", t, values[:, "xy".index(axis)], half / 65535 * 1.001)
-        wrapped = (tracks["heading"][min(t, len(tracks["heading"]) - 1)] - state.heading[0] + 180) % 360 - 180
+            for kind, values in (("sensor", state.sensor_position[0]), ("target", state.target_position[0])):
+                close(f"{kind} {axis}", t, values[:, "xy".index(axis)], half / 65535 * 1.001)
+        wrapped = (series["heading"][min(t, len(series["heading"]) - 1)] - state.heading[0] + 180) % 360 - 180
         assert np.abs(wrapped).max() < 0.006
         close("view", t, state.field_of_view, 0.006)
         close("reach", t, np.sqrt(state.range_squared), 1e-4 * np.sqrt(state.range_squared.max()))
         close("coverage", t, episode.task.simulator.coverage, 1e-5)
-        for track in ("working", "present", "covered", "visible", "turned"):
-            close(track, t, getattr(state, track)[0], 0)
+        for name in ("working", "present", "covered", "visible", "turned"):
+            close(name, t, getattr(state, name)[0], 0)
         if known is not None:
             ages = known.known_age[0]  # (n, m)
             close("age", t, np.minimum(ages.min(0), 65535), 0)
-            place = np.stack((tracks["known x"][t], tracks["known y"][t]), -1)
+            place = np.stack((series["known x"][t], series["known y"][t]), -1)
             for j in np.flatnonzero(np.isfinite(ages.min(0))):
                 latest = known.known_position[0, ages[:, j].argmin(), j]
                 np.testing.assert_allclose(place[j], latest, atol=half / 65535 * 1.001)
     assert made["frames"] == t + 1 == 21
     assert made["discs"] == state.disc[0].tolist()
-    assert ("age" in tracks) == (knowledge != "full")
+    assert ("age" in series) == (knowledge != "full")
 
 
 def test_a_record_of_two_teams_holds_the_cargo():
     scenario = load_scenario("mate-2v4-0")
     agent = load_agent("still", scenario)
     made = record(agent, scenario, 2, 400)
-    tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
+    series = {name: unpacked(one) for name, one in made["series"].items()}
     for t, episode in enumerate(played(agent, scenario, 2, 400)):
         cargo = episode.task.simulator.cargo
-        np.testing.assert_array_equal(tracks["load"][t], cargo.weight[0])
+        np.testing.assert_array_equal(series["load"][t], cargo.weight[0])
         loaded = cargo.weight[0] > 0
-        np.testing.assert_array_equal(tracks["goal"][t, loaded], cargo.goal[0, loaded])
-        np.testing.assert_array_equal(tracks["awaiting"][t], cargo.awaiting[0])
-        assert tracks["transport"][t, 0] == pytest.approx(episode.task.simulator.transport_rate[0], abs=1e-5)
+        np.testing.assert_array_equal(series["goal"][t, loaded], cargo.goal[0, loaded])
+        np.testing.assert_array_equal(series["awaiting"][t], cargo.awaiting[0])
+        assert series["transport"][t, 0] == pytest.approx(episode.task.simulator.transport_rate[0], abs=1e-5)
     assert cargo.delivered[0] > 4
-    assert 0 < tracks["transport"][-1, 0] < 1
+    assert 0 < series["transport"][-1, 0] < 1
 
 
 def test_a_record_holds_the_attention_and_the_assignments():
@@ -81,7 +81,7 @@ def test_a_record_holds_the_attention_and_the_assignments():
     agent = load_agent("pretrained:hit-mac", scenario)
     made = record(agent, scenario, 0, 12)
     assert made["levels"] == ["coordinator", "executor"]
-    shown = {name: unpacked(made["tracks"][name]).reshape(-1, 4, 5)
+    shown = {name: unpacked(made["series"][name]).reshape(-1, 4, 5)
              for name in ("assigned", "attention coordinator", "attention executor")}  # fmt: skip
     episode, decided = Episodes(agent, scenario, [0]), None
     for t in range(1, 13):
@@ -96,17 +96,17 @@ def test_a_record_holds_the_attention_and_the_assignments():
 def test_a_record_without_identities_holds_detections_and_tracks():
     scenario = load_scenario("hit-mac").replace(knowledge="full", identities=False)
     agent = load_agent("planner", scenario)
-    tracks = {name: unpacked(track) for name, track in record(agent, scenario, 0, 6)["tracks"].items()}
-    assert tracks["detections"].ravel().tolist() == [0] + 6 * [20]  # every sensor detects every target
-    assert (tracks["tracks"][0], tracks["tracks"][-1]) == (0, 5)
+    series = {name: unpacked(one) for name, one in record(agent, scenario, 0, 6)["series"].items()}
+    assert series["detections"].ravel().tolist() == [0] + 6 * [20]  # every sensor detects every target
+    assert (series["tracks"][0], series["tracks"][-1]) == (0, 5)
     for t, episode in enumerate(played(agent, scenario, 0, 6)):
         detections, found = tracked(episode)
         for kind, places in (("detection", detections), ("track", found and found[0])):
             for axis in range(2 if t else 0):
-                shown = tracks[f"{kind} {'xy'[axis]}"][t, : len(places)]
+                shown = series[f"{kind} {'xy'[axis]}"][t, : len(places)]
                 np.testing.assert_allclose(shown, places[:, axis], atol=0.02)
         for name, (row, column) in {"xx": (0, 0), "xy": (0, 1), "yy": (1, 1)}.items() if t else ():
-            values = tracks[f"track {name}"]
+            values = series[f"track {name}"]
             error = np.ptp(values) / 65535
             np.testing.assert_allclose(values[t, : len(found[1])], found[1][:, row, column], atol=error)
 
@@ -117,7 +117,7 @@ def test_the_record_of_a_log_has_its_tracks_and_cameras(tmp_path):
     lines = [header(), step(0), step(1, tracks=two, detections=[[1, 99.0, 0.0]]), away]
     made = record_log(read_log(written(tmp_path / "run.jsonl", lines)))
     assert (made["agent"], made["frames"], made["sensors"], made["targets"]) == ("still", 3, 2, 0)
-    found = {name: unpacked(track) for name, track in made["tracks"].items()}
+    found = {name: unpacked(one) for name, one in made["series"].items()}
     assert found["tracks"].ravel().tolist() == [1, 2, 0]
     np.testing.assert_allclose(found["track y"], [[0, 0], [-50, 0], [0, 0]], atol=0.02)
     np.testing.assert_allclose(found["track yy"], [[4, 0], [9, 2500], [0, 0]], atol=0.05)
@@ -130,11 +130,11 @@ def test_the_record_of_a_log_has_its_tracks_and_cameras(tmp_path):
     assert np.isnan(found["coverage"][2])
 
 
-def table_of(tracks, name, n, m):
+def table_of(series, name, n, m):
     """Table (F, n, m) of the lists in a record."""
-    lists = tracks[f"{name} targets"]
+    lists = series[f"{name} targets"]
     targets = lists.reshape(len(lists), n, -1).astype(int)
-    values = tracks[name].reshape(targets.shape) if name in tracks else np.ones(targets.shape)
+    values = series[name].reshape(targets.shape) if name in series else np.ones(targets.shape)
     table = np.zeros((len(lists), n, m + 1))
     np.put_along_axis(table, np.minimum(targets, m), values, -1)
     return table[..., :m]
@@ -142,9 +142,9 @@ def table_of(tracks, name, n, m):
 
 def test_a_record_of_a_large_scene_holds_lists():
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
-    tracks = {name: unpacked(track) for name, track in record(agent, CITY, 0, 6)["tracks"].items()}
-    assert not {"visible", "assigned"} & set(tracks)
-    shown, attended = table_of(tracks, "visible", 130, 140), table_of(tracks, "attention policy", 130, 140)
+    series = {name: unpacked(one) for name, one in record(agent, CITY, 0, 6)["series"].items()}
+    assert not {"visible", "assigned"} & set(series)
+    shown, attended = table_of(series, "visible", 130, 140), table_of(series, "attention policy", 130, 140)
     assert attended.any(axis=(1, 2)).tolist() == [False] + 6 * [True]
     assert shown.any()
     for t, episode in enumerate(played(agent, CITY, 0, 6)):
@@ -156,10 +156,10 @@ def test_a_record_of_a_large_scene_holds_lists():
 def test_beliefs_are_where_the_particles_are():
     scenario = load_scenario("hit-mac").replace(knowledge="shared")
     agent = load_agent("belief-planner-fast", scenario)
-    tracks = {name: unpacked(track) for name, track in record(agent, scenario, 1, 20)["tracks"].items()}
+    series = {name: unpacked(one) for name, one in record(agent, scenario, 1, 20)["series"].items()}
     for t, episode in enumerate(played(agent, scenario, 1, 20)):
-        points = np.stack((tracks["belief x"][t], tracks["belief y"][t]), -1).reshape(5, -1, 2)
-        age = tracks["age"][t]
+        points = np.stack((series["belief x"][t], series["belief y"][t]), -1).reshape(5, -1, 2)
+        age = series["age"][t]
         assert t == 0 or np.isnan(points[age == 0]).all()
         for j in np.flatnonzero(age > 0) if t else ():
             beliefs = episode.state.beliefs

@@ -6,11 +6,11 @@ import shlex
 
 import pytest
 
-import hitmac.agents.reproduce as reproduction
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
-from hitmac.agents.reproduce import ROWS, Row, main, table
 from hitmac.agents.training.config import JOBS, HitMacOptions, check
+from tools import reproduce
+from tools.reproduce import ROWS, Row, main, table
 
 
 def test_every_row_can_be_made():
@@ -23,7 +23,7 @@ def test_every_row_can_be_made():
 
 
 def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(reproduction, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
+    monkeypatch.setattr(reproduce, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
     place = ["--run-dir", str(tmp_path), "--quick"]
     main(["--row", "still", *place])
     first = (tmp_path / "still.json").stat().st_mtime_ns
@@ -47,8 +47,8 @@ def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
 def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
     few = {"max_episode_steps": 20, "progress": False}
     together = evaluate(["greedy", "nearest"], episodes=4, **few)
-    monkeypatch.setattr(reproduction, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
-    monkeypatch.setattr(reproduction, "COMPARED", "greedy")
+    monkeypatch.setattr(reproduce, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
+    monkeypatch.setattr(reproduce, "COMPARED", "greedy")
     files = {name: tmp_path / f"{name}.json" for name in ("nearest", "greedy")}
     for name, file in files.items():
         save_evaluation(file, evaluate([name], episodes=4, **few))
@@ -63,7 +63,7 @@ def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
 def test_trained_rows_are_made_and_shared(tmp_path, monkeypatch):
     small = "--num-envs 4 --weight-dim 4 --episode-steps 20 --curve-points 0 --processes 1"
     rows = {"trained": Row(f"coverage-ppo {small}"), "same": Row(agent="{trained}")}
-    monkeypatch.setattr(reproduction, "ROWS", rows)
+    monkeypatch.setattr(reproduce, "ROWS", rows)
     place = ["--run-dir", str(tmp_path), "--quick", "--seeds", "2"]
     main(["--row", "same", *place])
     state = tmp_path / "trained" / "seed-1" / "checkpoint" / "training.safetensors"

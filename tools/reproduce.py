@@ -1,4 +1,4 @@
-"""Command line ``hitmac reproduce``: train and evaluate every row of the table of results in the README."""
+"""``make reproduce``: train and evaluate every row of the table of results in the README."""
 
 import json
 import re
@@ -25,7 +25,9 @@ from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import read_text, write_text
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, did_you_mean
+from hitmac.signals import end_on_signal
 
+PROGRAM = "make reproduce"
 SCENARIO = "hit-mac"
 COMPARED = "hit-mac"
 """Row whose probability of covering more than each other row is in the table."""
@@ -83,9 +85,8 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = "hitmac reproduce"
-    options = parse(Options, program, arguments)
-    with stop_on_bad_input(program):
+    options = parse(Options, PROGRAM, arguments)
+    with stop_on_bad_input(PROGRAM):
         for name in options.row:
             if name not in ROWS:
                 raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
@@ -159,3 +160,8 @@ def _command(row: Row) -> str:
 def _file(run_dir: Path, name: str) -> Path:
     """Return the file of a row's evaluation; the directory of its trainings has the same name without the ending."""
     return run_dir / (re.sub(r"\W+", "-", name) + ".json")
+
+
+if __name__ == "__main__":
+    with end_on_signal(PROGRAM):
+        main()

@@ -1,7 +1,7 @@
 "use strict";
 
 // Values of one quantity over time: a table of frames x width, each value `low + step * whole number`.
-class Track {
+class Series {
   constructor(numbers, packed) {
     this.numbers = numbers;
     this.low = packed.low;
@@ -25,25 +25,25 @@ const NO_COVERAGE = 65535; // no target is present
 const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
 
 // Base64, gzip, differences from row to row: see packed() in record.py.
-async function unpackTrack(packed) {
+async function unpackSeries(packed) {
   const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const numbers = new NUMBERS[packed.type](await new Response(stream).arrayBuffer());
   const width = numbers.length / packed.frames;
   for (let k = width; k < numbers.length; k++) numbers[k] += numbers[k - width]; // modulo the range of the type
-  return new Track(numbers, packed);
+  return new Series(numbers, packed);
 }
 
 // An episode of one agent, with its figures.
 class Episode {
-  constructor(recorded, tracks) {
-    Object.assign(this, recorded, { tracks });
-    this.coverage = this.eachFrame((t) => (tracks.coverage.whole(t, 0) === NO_COVERAGE ? NaN : tracks.coverage.at(t, 0)));
+  constructor(recorded, series) {
+    Object.assign(this, recorded, { series });
+    this.coverage = this.eachFrame((t) => (series.coverage.whole(t, 0) === NO_COVERAGE ? NaN : series.coverage.at(t, 0)));
     this.empty = this.coverage.subarray(1).filter(isNaN).length / (this.frames - 1);
-    this.rotation = this.eachFrame((t) => tracks.turned.whole(t, 0) / this.sensors);
+    this.rotation = this.eachFrame((t) => series.turned.whole(t, 0) / this.sensors);
     this.meanCoverage = meansSoFar(this.coverage);
     this.meanRotation = meansSoFar(this.rotation);
-    this.transport = tracks.transport && this.eachFrame((t) => tracks.transport.at(t, 0));
+    this.transport = series.transport && this.eachFrame((t) => series.transport.at(t, 0));
   }
 
   eachFrame(value) {
@@ -52,19 +52,19 @@ class Episode {
 
   // Pairs are tables of the targets of each sensor in turn, or lists of some of them with their numbers.
   pair(name, frame, i, j) {
-    const [track, lists] = [this.tracks[name], this.tracks[`${name} targets`]];
-    if (!lists) return track ? track.at(frame, i * this.targets + j) : 0;
+    const [values, lists] = [this.series[name], this.series[`${name} targets`]];
+    if (!lists) return values ? values.at(frame, i * this.targets + j) : 0;
     const length = lists.width / this.sensors;
     for (let k = i * length; k < (i + 1) * length; k++) {
-      if (lists.whole(frame, k) === j) return track ? track.at(frame, k) : 1; // a list without values means true
+      if (lists.whole(frame, k) === j) return values ? values.at(frame, k) : 1; // a list without values means true
     }
     return 0;
   }
 
   // Targets in any list of sensor i at any time, by number; all targets without lists.
   targetsOf(names, i) {
-    const tables = names.map((name) => this.tracks[`${name} targets`] ?? this.tracks[name]).filter(Boolean);
-    const lists = names.map((name) => this.tracks[`${name} targets`]).filter(Boolean);
+    const tables = names.map((name) => this.series[`${name} targets`] ?? this.series[name]).filter(Boolean);
+    const lists = names.map((name) => this.series[`${name} targets`]).filter(Boolean);
     if (lists.length < tables.length) return Array.from({ length: this.targets }, (_, j) => j);
     const found = new Set();
     for (const list of lists) {
@@ -79,9 +79,9 @@ class Episode {
 }
 
 async function unpackEpisode(recorded) {
-  const names = Object.keys(recorded.tracks);
-  const tracks = await Promise.all(names.map((name) => unpackTrack(recorded.tracks[name])));
-  return new Episode(recorded, Object.fromEntries(names.map((name, k) => [name, tracks[k]])));
+  const names = Object.keys(recorded.series);
+  const series = await Promise.all(names.map((name) => unpackSeries(recorded.series[name])));
+  return new Episode(recorded, Object.fromEntries(names.map((name, k) => [name, series[k]])));
 }
 
 // Means over the sub-steps up to each one, without frame 0, the start.
