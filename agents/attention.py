@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
-from hitmac.agents.policy import Memoryless, Policy, Rates, networks_of
+from hitmac.agents.policy import Adapted, Policy, networks_of
 from hitmac.agents.registry import Agent, named_agent
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture
@@ -42,7 +42,7 @@ class AttentionWatch:
     """
 
     def __init__(self, policy: Policy) -> None:
-        whole = policy.policy if isinstance(policy, Memoryless | Rates) else policy
+        whole = policy.policy if isinstance(policy, Adapted) else policy
         parts: dict[str, Any] = {"policy": policy}
         if isinstance(whole, HierarchicalAgent):
             parts = {"coordinator": whole.coordinator.policy, "executor": whole.executor.policy}
@@ -94,7 +94,12 @@ class AttentionWatch:
                 found[level][rows] = shares[:, np.arange(n), np.arange(n) % shares.shape[2]]
             if state and level == "executor":
                 assigned = HierarchyState(*state).assigned & (observation["mask"] != 0)
-                found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
+                if self._padding != "unfiltered":  # the assigned targets are packed at the front
+                    rows_of = np.argsort(~assigned, -1, kind="stable")  # the target of each row
+                    packed, found[level] = found[level], np.zeros_like(found[level])
+                    np.put_along_axis(found[level], rows_of, packed, -1)
+                own = found[level] * assigned
+                found[level] = own / np.maximum(own.sum(-1, keepdims=True), np.finfo(own.dtype).tiny)
         self._calls.clear()  # the calls above were recorded too
         return found
 
@@ -138,16 +143,6 @@ def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.nd
     every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last column is for empty places
     np.put_along_axis(every, np.where(targets < 0, num_targets, targets), shares, -1)
     return every[..., :num_targets]
-
-
-def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndarray:
-    """Return an executor's shares (B, n, m) of the assigned targets, whose rows may be packed at the front."""
-    if packed:
-        order = np.argsort(~assigned, -1, kind="stable")  # the target of each row
-        rows, shares = shares, np.zeros_like(shares)
-        np.put_along_axis(shares, order, rows, -1)
-    shares = shares * assigned
-    return shares / np.maximum(shares.sum(-1, keepdims=True), np.finfo(shares.dtype).tiny)
 
 
 PROGRAM = "hitmac attention"

@@ -98,23 +98,40 @@ def nested_arrays(name: str, arrays: Mapping[str, Any]) -> Any:
     return tuple(nested_arrays(f"{name}/{part}", arrays) for part in range(number))
 
 
-class PerSensor:
-    """Policy for scenes that applies a policy of a single sensor to every sensor.
+class Adapted:
+    """Policy whose observations or actions a subclass adapts; its random numbers and tracks stay its own."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        vars(self).update({name: getattr(policy, name) for name in ("start", "estimate") if hasattr(policy, name)})
+
+    def _shown(self, observation: Observation) -> Observation:
+        return observation
+
+    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+        return actions
+
+    def predict(
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
+        """Act as :class:`Policy` specifies."""
+        actions, state = self.policy.predict(self._shown(observation), state, episode_start, deterministic)
+        return self._meant(np.asarray(actions), observation), state
+
+
+class PerSensor(Adapted):
+    """Policy for scenes that applies a policy of a single sensor, without a state, to every sensor.
 
     That policy observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns actions (B * n,), or (B * n, k)
     with k decisions of a sensor.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def _shown(self, observation: Observation) -> Observation:
+        return flatten_sensors(observation)
 
-    def predict(
-        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, None]:
-        """Act as :class:`Policy` specifies; the actions are (B, k n), with k decisions of a sensor."""
-        actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
+    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
         decisions = 1 if actions.ndim == 1 else actions.shape[-1]
-        return unflatten_sensors(actions, observation["mask"].shape[1], decisions), None
+        return unflatten_sensors(actions, observation["mask"].shape[1], decisions)
 
 
 def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
@@ -127,6 +144,17 @@ def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[
         return actions
     taken = dict(zip(own, np.split(actions, len(own), -1), strict=True))
     return np.concatenate([taken.get(name, np.zeros_like(taken["turn"])) for name in decisions], -1)
+
+
+class PaddedActions(Adapted):
+    """Policy with the decisions `own`, for a scenario with other decisions, see :func:`padded_actions`."""
+
+    def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
+        super().__init__(policy)
+        self.own, self.decisions = tuple(own), tuple(decisions)
+
+    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+        return padded_actions(actions.reshape(len(actions), -1), self.own, self.decisions)
 
 
 def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
@@ -142,56 +170,32 @@ def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     return rates * ((first == LEFT) * 1.0 - (first == RIGHT))
 
 
-class Rates:
-    """Policy of turns, for a scenario with the action ``rate``, see :func:`rates_of`; rates are left as they are."""
+class Rates(Adapted):
+    """Policy of turns as shares (B, n) of the highest rate, for the action ``rate``; see :func:`rates_of`."""
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
-        self.policy, self._scenario = policy, scenario
-        vars(self).update({name: getattr(policy, name) for name in ("start", "estimate") if hasattr(policy, name)})
+        super().__init__(policy)
+        self._scenario = scenario
 
-    def predict(
-        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, State]:
-        """Act as :class:`Policy` specifies; the actions are shares (B, n) of the highest rate."""
-        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
-        return rates_of(np.asarray(actions), self._scenario) / self._scenario.rates[1], state
+    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+        return rates_of(actions, self._scenario) / self._scenario.rates[1]
 
 
-class PaddedActions:
-    """Policy with the decisions `own`, for a scenario with other decisions, see :func:`padded_actions`."""
-
-    def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
-        self.policy, self.own, self.decisions = policy, tuple(own), tuple(decisions)
-
-    def predict(
-        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, State]:
-        """Act as :class:`Policy` specifies; the actions are (B, d n), or (R, d)."""
-        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
-        return padded_actions(actions.reshape(len(actions), -1), self.own, self.decisions), state
-
-
-class Memoryless:
+class Memoryless(Adapted):
     """Baseline for partial knowledge: a policy for which all targets out of sight are masked.
 
     Its observation `features` are those of the policy, followed by ``seen_now``.
     """
 
     def __init__(self, policy: Policy, features: Sequence[str]) -> None:
-        self.policy, self.features = policy, (*(name for name in features if name != "seen_now"), "seen_now")
+        super().__init__(policy)
+        self.features = (*(name for name in features if name != "seen_now"), "seen_now")
         self._columns = [self.features.index(name) for name in features]
 
-    def start(self, seeds: Sequence[int] | np.ndarray) -> State:
-        """Return the policy's initial state for scenes with these seeds (B,)."""
-        return started(self.policy, seeds)
-
-    def predict(
-        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, State]:
-        """Act as :class:`Policy` specifies."""
+    def _shown(self, observation: Observation) -> Observation:
         pairs = observation["pairs"]
-        seen = {"pairs": pairs[..., self._columns], "mask": observation["mask"] * (pairs[..., -1] != 0)}
-        return self.policy.predict({**observation, **seen}, state, episode_start, deterministic)
+        in_sight = observation["mask"] * (pairs[..., -1] != 0)
+        return {**observation, "pairs": pairs[..., self._columns], "mask": in_sight}
 
 
 class RuleAgent(RulePlayer):

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from hitmac.agents import watch
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
-from hitmac.agents.evaluate.compare import Episodes, fitted
-from hitmac.agents.evaluate.film import tracked
+from hitmac.agents.evaluate.compare import fitted
+from hitmac.agents.evaluate.film import pictures
 from hitmac.agents.registry import named_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
-from hitmac.envs.render import Picture, check_film, save_pictures, save_png
+from hitmac.envs.render import check_film, save_pictures, save_png
 from hitmac.envs.simulator import checked_seed
 from hitmac.envs.validation import Range, convert, field_types
 
@@ -57,11 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             check_ending("--picture", options.picture, ".png")
         steps = convert("--steps", field_types(Options)["steps"], options.steps)
         scenario, steps = fitted(load_scenario(name), steps)
-        episode = Episodes(named_agent(options.agents, scenario), scenario, [checked_seed(options.seed, "--seed")])
-        picture, frames = Picture(scenario, options.size), []
-        for step in episode.steps(steps):
-            if options.film or step == steps:
-                frames.append(picture.draw(episode.task.simulator, 0, None, None, *tracked(episode)))
+        agent, seed = named_agent(options.agents, scenario), checked_seed(options.seed, "--seed")
+        frames = [*pictures(agent, scenario, seed, steps, options.size, 1 if options.film else steps)]
         if options.film:
             save_pictures(options.film, frames, frames_per_second=20)
             print(f"{options.film}: {len(frames)} pictures")

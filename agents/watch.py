@@ -10,8 +10,7 @@ from pathlib import Path
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.logs import ENDING, read_log
 from hitmac.agents.registry import named_agents
-from hitmac.agents.replay.page import page, save_replay
-from hitmac.agents.replay.record import record_log
+from hitmac.agents.replay.page import page, record_log, save_replay
 from hitmac.envs.files import check_ending, write_text
 from hitmac.envs.scenario import load_scenario
 from hitmac.envs.tasks import SUB_STEPS
@@ -56,27 +55,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stop_on_bad_input(PROGRAM):
         convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
         check_ending("--to", options.to, ".html")
-        names = [_log(options)] if options.agents[0].endswith(ENDING) else _episodes(options)
+        if options.agents[0].endswith(ENDING):
+            logged = read_log(options.agents[0])
+            shown = page(logged.scenario, options.seed, [record_log(logged)], options.sub_steps_per_second)
+            write_text(options.to, shown)
+            names = [logged.agent]
+        else:
+            scenario = load_scenario(options.scenario).following(options.tracks, options.columns)
+            agents = named_agents(options.agents, scenario, options.device)
+            names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
+            agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
+            names, length, speed = [agent.name for agent in agents], options.sub_steps, options.sub_steps_per_second
+            save_replay(options.to, agents, scenario, seed=options.seed, sub_steps=length, speed=speed)
     print(f"{options.to}: {', '.join(names)}; {options.to.stat().st_size / 1000:.0f} kB")
     # Without a display, a text browser would take over the terminal.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if options.open and seen:
         webbrowser.open(options.to.resolve().as_uri())
-
-
-def _episodes(options: Options) -> list[str]:
-    """Write the page of an episode of each agent; return their names."""
-    scenario = load_scenario(options.scenario).following(options.tracks, options.columns)
-    agents = named_agents(options.agents, scenario, options.device)
-    names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
-    agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
-    length, speed = options.sub_steps, options.sub_steps_per_second
-    save_replay(options.to, agents, scenario, seed=options.seed, sub_steps=length, speed=speed)
-    return [agent.name for agent in agents]
-
-
-def _log(options: Options) -> str:
-    """Write the page of a log; return the name of its agent."""
-    run = read_log(options.agents[0])
-    write_text(options.to, page(run.scenario, options.seed, [record_log(run)], options.sub_steps_per_second))
-    return run.agent

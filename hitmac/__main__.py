@@ -29,27 +29,20 @@ def main() -> None:
     """Run the command named by the first argument with the other arguments."""
     name, *rest = sys.argv[1:] or ["--help"]
     with end_on_signal(f"hitmac {name}"):
-        run(name, rest)
-
-
-def run(name: str, rest: list[str]) -> None:
-    """Run the command `name` with the arguments `rest`."""
-    if name in ("-h", "--help"):
-        print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (hitmac COMMAND --help explains its options)")
-        print("\n".join(f"  {command:<10}  {about}" for command, (_, about) in COMMANDS.items()))
-        return
-    if name == "--version":
-        print(f"hitmac {__version__}")
-        return
-    if name not in COMMANDS:
-        hint = "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(name, COMMANDS, n=1))
-        print(f"hitmac: error: unknown command {name!r}{hint}: known are {', '.join(COMMANDS)}", file=sys.stderr)
-        sys.exit(2)
-    sys.argv = [f"hitmac {name}", *rest]
-    module = COMMANDS[name][0]
-    if module.startswith("tools."):
-        sys.path.insert(0, str(ROOT))
-    importlib.import_module(module).main()
+        if name in ("-h", "--help"):
+            print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (hitmac COMMAND --help explains its options)")
+            print("\n".join(f"  {command:<10}  {about}" for command, (_, about) in COMMANDS.items()))
+        elif name == "--version":
+            print(f"hitmac {__version__}")
+        elif name in COMMANDS:
+            sys.argv, module = [f"hitmac {name}", *rest], COMMANDS[name][0]
+            if module.startswith("tools."):
+                sys.path.insert(0, str(ROOT))
+            importlib.import_module(module).main()
+        else:
+            hint = "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(name, COMMANDS, n=1))
+            print(f"hitmac: error: unknown command {name!r}{hint}: known are {', '.join(COMMANDS)}", file=sys.stderr)
+            sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,33 +143,24 @@ def evaluate(
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
     _check("agents", groups, seeds)
-    play_batch, recording = partial(play, scenario=scenario, sub_steps=sub_steps), _recording(scenario, seeds)
-    results: dict[str, Any] = {}
-    scores: dict[str, np.ndarray] = {}
-    for name, values in _played(groups, seeds, sub_steps, progress, play_batch):
-        seconds, over_time, empty = (values.pop(one) for one in ("seconds", "over_time", "empty"))
-        scores[name] = values["coverage"]
-        results[name] = _result(values, recording, groups[name]) | {
-            "inference_ms": 1000 * float(seconds.sum()) / (scores[name].size * sub_steps),
-            "over_time": _over_time(over_time),
-            "runs": [agent.run for agent in groups[name] if agent.run],
-        }
-    first = next(iter(groups))
-    for name, result in results.items():
-        pair = scores[first], scores[name]
-        result["improvement"] = None if name == first else probability_of_improvement(*pair, recording)
+    recording = _recording(scenario, seeds)
+    found = _evaluation(groups, play, scenario, seeds, sub_steps, recording, progress)
+    results = found["agents"]
+    scores = {name: np.array(result["per_episode"]["coverage"], float) for name, result in results.items()}
+    first = next(iter(scores))
+    for name, group in groups.items():
+        x, y = (scores[one].reshape(-1, episodes) for one in (first, name))
+        results[name]["runs"] = [agent.run for agent in group if agent.run]
+        results[name]["improvement"] = None if name == first else probability_of_improvement(x, y, recording)
     for name in bounds_of(scenario) if bounds else ():
-        with _bar(episodes, " episodes", progress) as bar:
+        with _Bar(episodes, " episodes", progress) as bar:
             bar.begin(f"bound: {name}")
             coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, bar.update)
         parts = np.split(coverage, np.flatnonzero(np.diff(_part(sub_steps))) + 1, axis=1)
+        over_time = np.stack([mean_of(part, 1) for part in parts], -1)
         values = {"coverage": mean_of(coverage, 1)[None], "rotation": rotation[None]}
-        results[name] = _result(values, recording) | {
-            "bound": BOUNDS[name][0],
-            "over_time": _over_time(np.stack([mean_of(part, 1) for part in parts], -1)),
-            "runs": [],
-        }
-    return _evaluation(scenario, seeds, sub_steps, recording, empty, results)
+        results[name] = _result(values, over_time, recording) | {"bound": BOUNDS[name][0], "runs": []}
+    return found
 
 
 def evaluate_executors(
@@ -203,13 +193,8 @@ def evaluate_executors(
             for level in levels
         ]
     _check("executors", groups, seeds)
-    play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps)
     recording = _recording(scenario, seeds)
-    results: dict[str, Any] = {}
-    for name, values in _played(groups, seeds, max_episode_steps, progress, play_batch):
-        empty = values.pop("empty")
-        results[name] = _result(values, recording, groups[name])
-    return _evaluation(scenario, seeds, max_episode_steps, recording, empty, results)
+    return _evaluation(groups, _play_executor, scenario, seeds, max_episode_steps, recording, progress)
 
 
 def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:
@@ -226,30 +211,46 @@ def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[M
     write_text(path, json.dumps(evaluation, indent=1) + "\n")
 
 
-def _played(
-    groups: Groups, seeds: range, steps: int, progress: bool, play_batch: Callable[..., dict[str, np.ndarray]]
-) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Play the episodes; yield the name of each group and its values by name, (S, E, ...)."""
+def _evaluation(
+    groups: Groups, play_batch: Callable[..., dict[str, np.ndarray]], scenario: Scenario, seeds: range, steps: int,
+    recording: np.ndarray | None, progress: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Play the episodes of all groups; return the evaluation, see :func:`evaluate`."""
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, len(seeds), SCENES_AT_ONCE)]
-    with _bar(sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
+    results: dict[str, Any] = {}
+    with _Bar(sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.begin(name)
-            runs = [[play_batch(agent, batch, bar) for batch in batches] for agent in group]
+            runs = [[play_batch(agent, batch, bar, scenario, steps) for batch in batches] for agent in group]
             parts = {one: [np.concatenate([each[one] for each in run]) for run in runs] for one in runs[0][0]}
-            yield name, {one: np.stack(of_runs) for one, of_runs in parts.items()}
+            values = {one: np.stack(of_runs) for one, of_runs in parts.items()}
+            empty, over_time, ms = values.pop("empty"), values.pop("over_time", None), values.pop("inference_ms", None)
+            results[name] = _result(values, over_time, recording, group)
+            results[name] |= {} if ms is None else {"inference_ms": float(ms.mean())}
+    return {
+        "scenario": scenario.name,
+        "sub_steps": steps,
+        "episodes": len(seeds),
+        "seeds": [seeds[0], seeds[-1]],
+        "recordings": None if recording is None else len(np.unique(recording)),
+        "empty": float(empty.mean()),  # the same of all groups
+        "provenance": provenance(),
+        "agents": results,
+    }
 
 
 @one_thread_each()
 def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: int) -> dict[str, np.ndarray]:
-    """Play E episodes; return the metrics (E,), NaN for no value, coverage over time (E, parts), and the seconds."""
+    """Play E episodes; return the metrics (E,), NaN for no value, coverage over time (E, parts), and the time."""
     scenes, part = len(seeds), _part(sub_steps)
     episodes = Episodes(agent, scenario, seeds)
     simulator = episodes.task.simulator
     live = simulator.state
-    coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
-    covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
+    coverage, rotation, reward = np.zeros((3, scenes))
+    covered, present = np.zeros((2, *live.covered.shape))
     over_time, observed = np.zeros((2, scenes, part[-1] + 1))
-    tracking = Tracking(simulator) if hasattr(agent.policy, "estimate") and not scenario.identities else None
+    tracking = Tracking(scenario, scenes) if hasattr(agent.policy, "estimate") and not scenario.identities else None
+    truth = np.where(live.present[..., None], live.target_position, np.nan)
     for step in episodes.steps(sub_steps):
         now, assigned = simulator.observed_coverage, episodes.assigned
         there = ~np.isnan(now)
@@ -263,7 +264,9 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
         over_time[:, part[step - 1]] += now
         observed[:, part[step - 1]] += there
         if tracking is not None:
-            tracking.add(agent.policy.estimate(episodes.state, within=tracking.c))  # type: ignore[attr-defined]
+            tracks = agent.policy.estimate(episodes.state, within=tracking.c)  # type: ignore[attr-defined]
+            tracking.add(truth, np.where(tracks.label[..., None] > 0, tracks.place, np.nan), tracks.label)
+            truth = np.where(live.present[..., None], live.target_position, np.nan)
         bar.update()
     time = observed.sum(1)
     return ({} if tracking is None else tracking.metrics()) | {
@@ -274,7 +277,7 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
         "least_covered": np.fmin.reduce(ratio(covered, present), 1),
         "over_time": ratio(over_time, observed),
         "empty": 1.0 - time / sub_steps,
-        "seconds": np.array([episodes.seconds]),
+        "inference_ms": np.full(scenes, 1000 * episodes.seconds / (scenes * sub_steps)),
     }
 
 
@@ -303,11 +306,6 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
 def _part(sub_steps: int) -> np.ndarray:
     """Return the part of an episode (T,) to which each sub-step belongs."""
     return np.arange(sub_steps) * min(MOMENTS, sub_steps) // sub_steps
-
-
-def _over_time(coverage: np.ndarray) -> list[float | None]:
-    """Return the mean (parts,) over the episodes of the coverage (..., parts); None for no value."""
-    return _plain(mean_of(coverage.reshape(-1, coverage.shape[-1]), 0))
 
 
 def _plain(values: np.ndarray) -> list[float | None]:
@@ -349,34 +347,27 @@ def _trainings(group: Sequence[Agent]) -> int:
 
 
 def _result(
-    values: Mapping[str, np.ndarray], recording: np.ndarray | None, group: Sequence[Agent] = ()
+    values: Mapping[str, np.ndarray], over_time: Any, recording: np.ndarray | None, group: Sequence[Agent] = ()
 ) -> dict[str, Any]:
-    """Return the result of a group of agents with the values (S, E) of every metric."""
+    """Return the result of a group of agents: values (S, E) of every metric, coverage (S, E, parts) over time."""
     trained, samples = _trainings(group), "episodes" if recording is None else "recordings"
-    return {metric: summary(of_one, RANGES.get(metric), recording) for metric, of_one in values.items()} | {
+    result = {metric: summary(of_one, RANGES.get(metric), recording) for metric, of_one in values.items()} | {
         "trainings": trained,
         "interval": f"{samples} and trainings" if trained > 1 else samples,
         "per_episode": {metric: _plain(of_one) for metric, of_one in values.items()},
     }
-
-
-def _evaluation(
-    scenario: Scenario,
-    seeds: range,
-    sub_steps: int,
-    recording: np.ndarray | None,
-    empty: np.ndarray,
-    results: Mapping[str, Any],
-) -> dict[str, Any]:
-    about = {"scenario": scenario.name, "sub_steps": sub_steps, "episodes": len(seeds), "seeds": [seeds[0], seeds[-1]]}
-    about |= {"recordings": None if recording is None else len(np.unique(recording)), "empty": float(empty.mean())}
-    return about | {"provenance": provenance(), "agents": results}
+    if over_time is not None:
+        result["over_time"] = _plain(mean_of(over_time.reshape(-1, over_time.shape[-1]), 0))
+    return result
 
 
 class _Bar(tqdm):
     """Progress bar that says "compiling" until the first step of an agent is done, and does not count that time."""
 
-    name = ""
+    def __init__(self, total: int, unit: str, progress: bool) -> None:
+        interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
+        super().__init__(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+        self.name = ""
 
     def begin(self, name: str) -> None:
         """Begin with the agent of this name."""
@@ -390,8 +381,3 @@ class _Bar(tqdm):
             self.set_description(f"evaluating {self.name}", refresh=False)
             self.name = ""
         return super().update(n)
-
-
-def _bar(total: int, unit: str, progress: bool) -> _Bar:
-    interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
-    return _Bar(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)

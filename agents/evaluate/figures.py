@@ -114,11 +114,11 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         for row, name in enumerate(ranked):
             mean, low, high = values[metric][name] or (np.nan, 0, 0)
-            look = {"color": colours[name]}
+            style = {"color": colours[name]}
             if agents[name].get("bound"):
-                look = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"}
+                style = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"}
             if values[metric][name]:
-                axis.barh(row, mean, height=0.66, lw=0, **look)
+                axis.barh(row, mean, height=0.66, lw=0, **style)
                 axis.plot((low, high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
             text, place = "\u2013" if np.isnan(mean) else f"{mean:.3f}", (np.nanmax((mean, high, 0)), row)
             axis.annotate(text, place, (5, 0), textcoords="offset points", va="center", fontsize=8.5, color=_INK)
@@ -161,10 +161,10 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         axis.plot(*line.T, color=colour, lw=1.6, alpha=0.7, zorder=2.5, label=label)
         for name in members:
             (x, y), bound, options = places[name], agents[name].get("bound"), split_options(name)[1]
-            look: dict[str, Any] = {"color": colour, "alpha": 1.0 if bound or name in front else 0.5, "zorder": 3}
-            axis.plot(x[1:], (y[0], y[0]), lw=1.3, **look)
-            axis.plot((x[0], x[0]), y[1:], lw=1.3, **look)
-            axis.plot(*points[name], "D" if bound else "o", ms=7, mfc="white" if bound else colour, **look)
+            style: dict[str, Any] = {"color": colour, "alpha": 1.0 if bound or name in front else 0.5, "zorder": 3}
+            axis.plot(x[1:], (y[0], y[0]), lw=1.3, **style)
+            axis.plot((x[0], x[0]), y[1:], lw=1.3, **style)
+            axis.plot(*points[name], "D" if bound else "o", ms=7, mfc="white" if bound else colour, **style)
             if several:
                 text = options.partition("=")[2] if options.count("=") == 1 else options
                 axis.annotate(text, points[name], (5, 5), textcoords="offset points", fontsize=8.5, color=colour)
@@ -195,9 +195,9 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         if np.isnan(line).all():
             continue
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each part
-        look = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
+        style = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
         marker = "" if len(line) > 1 else "o"
-        axis.plot(time, line, color=colours[name], marker=marker, label=label_of(name, agents[name]), **look)
+        axis.plot(time, line, color=colours[name], marker=marker, label=label_of(name, agents[name]), **style)
     axis.set(xlim=(0, sub_steps), xlabel="sub-step", ylabel="coverage")
     plain_axis(axis, "both")
     _legend_beside(axis)

@@ -1,7 +1,7 @@
 """Film of an episode."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,34 +35,44 @@ def save_film(
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
     scenario, sub_steps = fitted(scenario, sub_steps)
-    picture = Picture(scenario, size)
-    episode, pictures, coverage = Episodes(agent, scenario, [seed]), [], []
+    save_pictures(path, [*pictures(agent, scenario, seed, sub_steps, size, every, captioned=True)])
+
+
+def pictures(
+    agent: Agent, scenario: Scenario, seed: int, sub_steps: int, size: int, every: int = 1, *, captioned: bool = False
+) -> Iterator[np.ndarray]:
+    """Play an episode; yield a picture every `every` sub-steps and after the last.
+
+    The scenario is that of :func:`~hitmac.agents.evaluate.compare.fitted`. If `captioned`, the picture also shows the
+    agent's name, its coverage so far, and its assignments.
+    """
+    picture, episode, coverage = Picture(scenario, size), Episodes(agent, scenario, [seed]), []
     simulator = episode.task.simulator
     for step in episode.steps(sub_steps):
         coverage.append(simulator.observed_coverage[0])
         if step % every == 0 or step == sub_steps:
-            so_far = mean_of(np.array(coverage), 0)
-            shown = "-" if np.isnan(so_far) else f"{so_far:.3f}"
-            caption = f"{agent.name}   coverage so far {shown}   sub-step {step}"
-            assigned = None if episode.assigned is None else episode.assigned[0]
-            pictures.append(picture.draw(simulator, 0, caption, assigned, *tracked(episode)))
-    save_pictures(path, pictures)
+            caption = assigned = None
+            if captioned:
+                so_far = mean_of(np.array(coverage), 0)
+                shown = "-" if np.isnan(so_far) else f"{so_far:.3f}"
+                caption = f"{agent.name}   coverage so far {shown}   sub-step {step}"
+                assigned = None if episode.assigned is None else episode.assigned[0]
+            yield picture.draw(simulator, 0, caption, assigned, *tracked(episode))
 
 
-def tracked(episode: Episodes) -> tuple[np.ndarray | None, tuple[np.ndarray, np.ndarray] | None]:
-    """Return the last detections (q, 2), and the means and covariances of the tracks; each None without any.
+def tracked(episode: Episodes) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return the last detections (q, 2), and the means (k, 2) and covariances (k, 2, 2) of the tracks.
 
     If each sensor has its own tracks, they are the first sensor's.
     """
-    if "detections" not in episode.observation:
-        return None, None
-    detections = episode.observation["detections"][0][episode.observation["mask"][0] != 0]
-    estimate = getattr(episode.agent.policy, "estimate", None)
-    if estimate is None:
-        return detections[:, :2], None
-    tracks = estimate(episode.state)
-    shown = tracks.label[0, 0] > 0
-    return detections[:, :2], (tracks.place[0, 0, shown], tracks.covariance[0, 0, shown])
+    detections, tracks = np.empty((0, 2)), (np.empty((0, 2)), np.empty((0, 2, 2)))
+    if "detections" in episode.observation:
+        detections = episode.observation["detections"][0][episode.observation["mask"][0] != 0][:, :2]
+        if estimate := getattr(episode.agent.policy, "estimate", None):
+            found = estimate(episode.state)
+            shown = found.label[0, 0] > 0
+            tracks = found.place[0, 0, shown], found.covariance[0, 0, shown]
+    return detections, tracks
 
 
 def save_films(

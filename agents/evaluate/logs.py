@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.evaluate.statistics import mean_of, ratio
-from hitmac.agents.evaluate.tracking import gospa, identity_switches
+from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.envs.deployment import observe
 from hitmac.envs.recordings import read_recording
 from hitmac.envs.scenario import Scenario, from_portable
@@ -85,11 +85,8 @@ def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -
         "latency_ms_99": float(np.quantile(run.latency, 0.99)),
         "latency_ms_most": float(run.latency.max()),
     }
-    return found if truth is None else found | _compared(run, truth, columns)
-
-
-def _compared(run: Run, truth: str | Path, columns: str) -> dict[str, float]:
-    """Return the metrics against the true tracks."""
+    if truth is None:
+        return found
     step = 0.25 * run.scenario.time_step
     recording = read_recording(str(truth), step, columns)
     row = np.rint((run.time - recording.start) / step).astype(np.int64)
@@ -97,9 +94,7 @@ def _compared(run: Run, truth: str | Path, columns: str) -> dict[str, float]:
     if not len(chosen):
         times = recording.start, recording.start + step * (recording.length - 1), run.time[0], run.time[-1]
         raise ValueError("{} is from {:.1f} to {:.1f} s; the run is from {:.1f} to {:.1f} s".format(truth, *times))
-    c = 0.1 * float(run.scenario.of_each_sensor("sensing_range").mean())
-    last, coverage = np.full(len(recording.tracks), -1), []
-    sums = np.zeros(4)  # gospa, missed, false, switches
+    tracking, coverage = Tracking(run.scenario, 1), []
     for part in np.array_split(chosen, range(_AT_ONCE, len(chosen), _AT_ONCE)):
         places = np.full((len(part), len(recording.tracks), 2), np.nan)
         for j, track in enumerate(recording.tracks):
@@ -111,13 +106,11 @@ def _compared(run: Run, truth: str | Path, columns: str) -> dict[str, float]:
         coverage.append(ratio(shown.any(-2).sum(-1), (~np.isnan(places[..., 0])).sum(-1)))
         for now, k in zip(places, part, strict=True):
             tracks = run.tracks[k]
-            near = -np.expm1(-(c**2) / np.maximum(tracks[:, 2] + tracks[:, 4], 1e-9))
+            near = -np.expm1(-(tracking.c**2) / np.maximum(tracks[:, 2] + tracks[:, 4], 1e-9))
             tracks = tracks[tracks[:, 5] * near >= 0.5]
-            total, _, missed, false = gospa(now, tracks[:, :2], c)
-            switches, last = identity_switches(now, tracks[:, :2], tracks[:, 6].astype(np.int64), last, c)
-            sums += total, missed / (0.5 * c**2), false / (0.5 * c**2), switches
-    means = dict(zip(("gospa", "missed", "false"), (sums[:3] / len(chosen)).tolist(), strict=True))
-    return {"coverage": float(mean_of(np.concatenate(coverage), 0)), **means, "switches": float(sums[3])}
+            tracking.add(now[None], tracks[None, None, :, :2], tracks[None, None, :, 6].astype(np.int64))
+    metrics = {name: float(values[0]) for name, values in tracking.metrics().items() if name != "localisation"}
+    return found | {"coverage": float(mean_of(np.concatenate(coverage), 0)), **metrics}
 
 
 def log_table(run: Run, metrics: Mapping[str, float]) -> str:

@@ -24,7 +24,6 @@ _COLUMNS = {
 _NOT_IN_A_TERMINAL = ("gain", "ms")  # to keep tables within 80 characters
 _OF_TRACKS = ("GOSPA", "missed", "false", "switches")
 _NOT_WITH_TRACKS = ("IQM", "reward", "least", "P")
-_ONE_SEED = "one training seed: the interval is over {} only; another training would differ"
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
     (4, 3): 0.797, (4, 7): 0.693, (4, 9): 0.665, (6, 9): 0.778,
@@ -90,7 +89,8 @@ def note(result: Mapping[str, Any]) -> str:
 
 def _one_seed(evaluation: Mapping[str, Any]) -> str:
     """Return the caption of agents with one training seed."""
-    return _ONE_SEED.format("recordings" if evaluation.get("recordings") else "episodes")
+    samples = "recordings" if evaluation.get("recordings") else "episodes"
+    return f"one training seed: the interval is over {samples} only; another training would differ"
 
 
 def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:

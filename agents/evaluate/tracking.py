@@ -9,8 +9,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from hitmac.agents.evaluate.statistics import ratio
-from hitmac.agents.tracking.tracks import Estimate
-from hitmac.envs.simulator import Simulator
+from hitmac.envs.scenario import Scenario
 
 
 class Gospa(NamedTuple):
@@ -81,31 +80,24 @@ def identity_switches(
 
 
 class Tracking:
-    """Metrics of the tracks of an agent in B episodes; see :func:`hitmac.agents.evaluate.evaluate`."""
+    """Metrics of tracks in B episodes, means over their rows of knowledge; see :func:`hitmac.agents.evaluate.evaluate`.
 
-    def __init__(self, simulator: Simulator) -> None:
-        self.simulator = simulator
-        self.c = 0.1 * float(simulator.scenario.of_each_sensor("sensing_range").mean())
-        self._sums = np.zeros((6, simulator.num_envs))  # gospa, squared distances, pairs, missed, false, switches
-        self._last = np.zeros((0, 0, 0), np.int64)
-        self._steps, self._truth = 0, self._places()
+    `c` is a tenth of the mean sensing range.
+    """
 
-    def _places(self) -> np.ndarray:
-        """Return the present positions (B, m, 2) of the targets, NaN for those that are absent."""
-        return np.where(self.simulator.state.present[..., None], self.simulator.state.target_position, np.nan)
+    def __init__(self, scenario: Scenario, num_envs: int) -> None:
+        self.c = 0.1 * float(scenario.of_each_sensor("sensing_range").mean())
+        self._sums = np.zeros((6, num_envs))  # gospa, squared distances, pairs, missed, false, switches
+        self._last, self._steps = np.array(-1), 0
 
-    def add(self, tracks: Estimate) -> None:
-        """Add the tracks at the beginning of a sub-step, at whose end the simulator is."""
-        shown = tracks.label > 0
-        places = np.where(shown[..., None], tracks.place, np.nan)
-        truth = np.repeat(self._truth[:, None], places.shape[1], 1)  # (B, g, m, 2)
-        self._truth = self._places()
-        if self._steps == 0:
-            self._last = np.full(truth.shape[:3], -1)
+    def add(self, truth: np.ndarray, places: np.ndarray, identity: np.ndarray) -> None:
+        """Add a step: the targets (B, m, 2), and the tracks (B, g, k, 2) with their identities (B, g, k)."""
+        truth = np.repeat(truth[:, None], places.shape[1], 1)  # (B, g, m, 2)
         total, squared, missed, false = gospa(truth, places, self.c)
-        switches, self._last = identity_switches(truth, places, tracks.label, self._last, self.c)
+        last = np.broadcast_to(self._last, truth.shape[:3])
+        switches, self._last = identity_switches(truth, places, identity, last, self.c)
         half = 0.5 * self.c**2
-        pairs = shown.sum(-1) - false / half
+        pairs = _number(places) - false / half
         for row, values in enumerate((total, squared, pairs, missed / half, false / half, switches)):
             self._sums[row] += values.mean(1)
         self._steps += 1

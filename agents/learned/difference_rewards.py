@@ -53,7 +53,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray], **kwargs: Any) -> None:
-        self._look = acting
+        self._read_acting = acting
         super().__init__(*args, **kwargs)
 
     @property
@@ -64,7 +64,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     def reset(self) -> None:
         """Start a rollout with empty arrays (steps, B)."""
         super().reset()
-        self._acting_now = self._look().copy()
+        self._acting_now = self._read_acting().copy()
         shape = self.buffer_size, *self.row_shape
         self.acting = np.ones(shape, np.bool_)
         for name in ("rewards", "values", "log_probs", "advantages", "returns"):
@@ -72,7 +72,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Add one step of all rows, see ``DictRolloutBuffer``; call it after the environment's step."""
-        self.acting[self.pos], self._acting_now = self._acting_now, self._look().copy()
+        self.acting[self.pos], self._acting_now = self._acting_now, self._read_acting().copy()
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:

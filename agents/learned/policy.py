@@ -181,15 +181,12 @@ class PairsCritic(nn.Module):
         return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
 
 
-def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
-    """Return a perceptron for the value of the scene (B, 1), or of every sensor (B, n)."""
-    return TurnHead(weight_dim, 1, 1, masked=False, gain=1.0) if per_sensor else SceneValue(weight_dim)
-
-
 CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
     "amc": partial(PairsCritic, kind="amc"),
     "no_prefix": partial(PairsCritic, kind="no_prefix"),
-    "value_head": value_head,
+    "value_head": lambda width, per_sensor: (
+        TurnHead(width, 1, 1, masked=False, gain=1.0) if per_sensor else SceneValue(width)
+    ),
 }
 """Critics by name: functions of the width of the features, and of True for a value of every sensor."""
 

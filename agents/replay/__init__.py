@@ -1,6 +1,5 @@
 """Replay: recorded episodes on a self-contained web page."""
 
-from hitmac.agents.replay.page import save_replay
-from hitmac.agents.replay.record import record
+from hitmac.agents.replay.page import record, save_replay
 
 __all__ = ["record", "save_replay"]

@@ -24,7 +24,7 @@ const NO_TARGET = 65535; // empty place in a list
 const NO_COVERAGE = 65535; // no target is present
 const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
 
-// Base64, gzip, differences from row to row: see packed() in record.py.
+// Base64, gzip, differences from row to row: see packed() in page.py.
 async function unpackSeries(packed) {
   const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));

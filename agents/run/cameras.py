@@ -50,15 +50,12 @@ class Cameras:
     """Cameras of a site, each supervised by a thread of its own, so that the caller never waits for a device.
 
     Every :data:`PERIOD` a thread reads the heading and sends the newest order, slower or not at all where the camera
-    would leave its pan limits before the next reading. It stops a camera that has no order for `timeout`, or whose
-    heading is unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses
-    between further attempts double up to :data:`LONGEST_PAUSE`.
+    would leave its pan limits before the next reading. It stops a camera whose heading is unknown. An error, a late
+    answer, or a heading that no motor reaches counts as no answer; the pauses between further attempts double up to
+    :data:`LONGEST_PAUSE`.
 
-    Args:
-        drivers: driver of each sensor of the scenario.
-        scenario: site, whose ``pan_limits`` hold.
-        tell: function that takes a line when a camera goes wrong, and one when it works again, in any thread.
-        timeout: seconds after which a camera without an order stops.
+    The `drivers` are those of the sensors of the scenario, whose ``pan_limits`` hold. `tell` takes a line when a camera
+    goes wrong, and one when it works again, in any thread. A camera without an order for `timeout` seconds stops.
     """
 
     def __init__(

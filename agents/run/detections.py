@@ -109,8 +109,9 @@ def open_source(source: str, inbox: Inbox, faults: Faults) -> Source:
 
     Raises ValueError for another form, OSError for an address that cannot be used, ModuleNotFoundError without MQTT.
     """
-    if source == "-":
-        return Source(_standard_input, inbox, faults)
+    if source == "-":  # not by sys.stdin, whose lock a waiting thread would keep when the program ends
+        chunks = iter(partial(os.read, sys.stdin.fileno(), LONGEST), b"")
+        return Source(lambda end: _lines(chunks), inbox, faults)
     if "://" not in source:
         return Source(_growing(Path(source), faults), inbox, faults)
     form = "it must be -, udp://HOST:PORT, mqtt://HOST[:PORT]/TOPIC or the path of a file"
@@ -137,11 +138,6 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         if len(rest) > LONGEST:
             yield rest
             rest = b""
-
-
-def _standard_input(end: threading.Event) -> Iterator[bytes]:
-    # Not by sys.stdin, whose lock a waiting thread would keep when the program ends.
-    return _lines(iter(partial(os.read, sys.stdin.fileno(), LONGEST), b""))
 
 
 def _growing(path: Path, faults: Faults) -> Callable[[threading.Event], Iterator[bytes]]:

@@ -48,7 +48,7 @@ class Live:
         self.html = filled("live.html", SCRIPTS, f"{scenario.name}, live", data).encode()
         self.token, self.paused = secrets.token_urlsafe(16), False
         self._cameras = scenario.num_sensors
-        self._hands, self._lock = dict[int, _Hand](), threading.RLock()
+        self._hands, self._lock = dict[int, _Hand](), threading.Lock()
         self._frame: dict[str, Any] | None = None
         self._messages: deque[tuple[float, str]] = deque(maxlen=_MESSAGES)
         try:
@@ -68,9 +68,8 @@ class Live:
         The rate is 0 after STOPPED seconds without an order of the page; the camera is given back after GONE seconds.
         """
         now = monotonic()
-        with self._lock:
-            self._hands = {camera: hand for camera, hand in self._hands.items() if now - hand.renewed < GONE}
-            return {i: hand.rate if now - hand.renewed < STOPPED else 0.0 for i, hand in self._hands.items()}
+        held = {i: hand for i, hand in self._hands.items() if now - hand.renewed < GONE}
+        return {i: hand.rate if now - hand.renewed < STOPPED else 0.0 for i, hand in held.items()}
 
     def publish(self, frame: Mapping[str, Any]) -> None:
         """Show a frame, valid as JSON, on all pages."""

@@ -34,31 +34,16 @@ class Loop:
     The times of scans are the computer's; everything else is measured on its monotonic clock. When the clock is set,
     the scans are only compared with the new one.
 
-    Args:
-        agent: agent without identities.
-        scenario: the site, with fixed sensors, and `identities` false; camera i is its sensor i.
-        cameras: the cameras.
-        inbox: lines of detections.
-        faults: faults of the run.
-        names: names of the cameras in lines and messages.
-        hands: page whose users pause the agent and turn cameras by hand; None: none.
-        monotonic: clock of the loop, that of the inbox.
-        wall: clock of the detections.
+    Camera i is sensor i of the `scenario`, whose sensors are fixed and whose targets have no identities; `names` are
+    those of the cameras in lines and messages. Users of the page `hands` pause the agent and turn cameras by hand.
+    `monotonic` is also the clock of the `inbox`, `wall` that of the detections.
     """
 
     def __init__(
-        self,
-        agent: Agent,
-        scenario: Scenario,
-        cameras: Cameras,
-        inbox: Inbox,
-        faults: Faults,
-        names: list[str],
-        *,
-        hands: Live | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, names: list[str], *,
+        hands: Live | None = None, monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
         self.names, self.hands, self._monotonic, self._wall = names, hands, monotonic, wall
         self._positions = np.array(scenario.sensor_positions)
@@ -74,8 +59,7 @@ class Loop:
         self._scans: dict[int, tuple[float, Any]] = {}  # time and detections of the last, by camera
         self._sent, self._heard = np.zeros((2, len(names)))  # times of the last line, and of the last valid scan
         self._offset = self._start = wall() - monotonic()
-        self._due = 0.0
-        self._in_time = False  # with the detections
+        self._due, self._in_time = 0.0, False  # in time with the detections
 
     def warm_up(self) -> None:
         """Compile and load everything that a decision needs."""

@@ -28,8 +28,8 @@ _AT_ONCE = 20_000  # points
 _MOST = 500_000  # recorded positions that are looked at, evenly spaced
 
 
-class Tracks(NamedTuple):
-    """Rows of a file of tracks, in the order of their targets and times."""
+class Recorded(NamedTuple):
+    """Rows of a file of recorded positions, in the order of their targets and times."""
 
     path: str
     ids: list[str]
@@ -47,27 +47,27 @@ class Tracks(NamedTuple):
         return np.where(same, np.diff(self.time), np.nan)
 
 
-def read_tracks(path: str, columns: str = "") -> Tracks:
-    """Read a file of tracks as it is, see :func:`hitmac.envs.recordings.read_rows`."""
+def read_recorded(path: str, columns: str = "") -> Recorded:
+    """Read a file of recorded positions as it is, see :func:`hitmac.envs.recordings.read_rows`."""
     rows = read_rows(path, columns_of(columns) or {})
     flat = np.array([(k, time, *at) for k, track in enumerate(rows.values()) for time, at in sorted(track.items())])
     flat = flat.reshape(-1, 4)
-    return Tracks(path, list(rows), flat[:, 0].astype(np.int64), flat[:, 1], flat[:, 2:])
+    return Recorded(path, list(rows), flat[:, 0].astype(np.int64), flat[:, 1], flat[:, 2:])
 
 
-def proposed(files: Sequence[Tracks]) -> tuple[float, float]:
-    """Return the time_step and the max_speed that tracks suggest.
+def proposed(files: Sequence[Recorded]) -> tuple[float, float]:
+    """Return the time_step and the max_speed that recorded positions suggest.
 
     The `time_step` is the median interval, or a multiple or a part of it from 0.1 to 0.5 s; the `max_speed` is the
     99.9th percentile of the speeds over half a second, or over one interval if that is longer.
     """
-    intervals = np.concatenate([tracks.intervals() for tracks in files])
+    intervals = np.concatenate([file.intervals() for file in files])
     median = float(np.median(intervals[np.isfinite(intervals)])) if np.isfinite(intervals).any() else math.inf
     rows, speeds = max(1, round(0.5 / median)), []
-    for tracks in files:
-        time = tracks.time[rows:] - tracks.time[:-rows]
-        same = (tracks.owner[rows:] == tracks.owner[:-rows]) & (time <= GAP * rows * median)
-        speed = np.linalg.norm(tracks.place[rows:] - tracks.place[:-rows], axis=1)[same] / time[same]
+    for file in files:
+        time = file.time[rows:] - file.time[:-rows]
+        same = (file.owner[rows:] == file.owner[:-rows]) & (time <= GAP * rows * median)
+        speed = np.linalg.norm(file.place[rows:] - file.place[:-rows], axis=1)[same] / time[same]
         speeds += speed[np.isfinite(speed)].tolist()
     if not speeds:
         raise ValueError(f"{files[0].path} has no target that is present for half a second; ids must not change")
@@ -90,7 +90,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     """
     if scenario.placement != "fixed":
         raise ValueError(f"placement is {scenario.placement}; a site has the placement fixed, and sensor_positions")
-    files = [read_tracks(path, scenario.columns) for path in scenario.tracks]
+    files = [read_recorded(path, scenario.columns) for path in scenario.tracks]
     half, walls, reaches = np.array(scenario.extent), scenario.all_walls, scenario.of_each_sensor("sensing_range")
     cell = 2 * half.max() / _CELLS
     x, y = (np.arange(-side + cell / 2, side, cell) for side in half)
@@ -99,7 +99,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     never = ~np.logical_or.reduce(seen)
     facts, odd = [f"no camera can ever see {never.mean():.1%} of the area"], list[str]()
     if files:
-        recorded = np.concatenate([tracks.place[np.isfinite(tracks.place[:, 0])] for tracks in files])
+        recorded = np.concatenate([file.place[np.isfinite(file.place[:, 0])] for file in files])
         hidden = ~visible(scenario, recorded[:: 1 + len(recorded) // _MOST]).any(0)
         facts[0] += f" and {hidden.mean():.1%} of the recorded positions"
         facts.append("proposed: time_step: {:g}, max_speed: {:g}".format(*proposed(files)))
@@ -112,15 +112,15 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
             odd.append(f"{name} is {away:.3f} m from a wall, which hides its view; mount it {CLOSE} m away or more")
         if seen[i].sum() <= HIDDEN * (np.linalg.norm(grid - place, axis=-1) <= reach).sum():
             odd.append(f"{name} sees nothing: walls hide what is in its range, or its pan limits lead out of the area")
-    for tracks in files:
-        odd += _of_tracks(scenario, tracks)
+    for file in files:
+        odd += _of_file(scenario, file)
     _draw(to, scenario, files, never.reshape(grid.shape[:2]), facts[0])
     return facts, odd
 
 
-def _of_tracks(scenario: Scenario, tracks: Tracks) -> list[str]:
-    """Return what is odd about a file of tracks."""
-    intervals, start, end = tracks.intervals(), tracks.place[:-1], tracks.place[1:]
+def _of_file(scenario: Scenario, file: Recorded) -> list[str]:
+    """Return what is odd about recorded positions."""
+    intervals, start, end = file.intervals(), file.place[:-1], file.place[1:]
     median = float(np.nanmedian(intervals)) if np.isfinite(intervals).any() else np.nan
     speed = np.linalg.norm(end - start, axis=1) / intervals
     near = intervals <= GAP * median
@@ -133,13 +133,13 @@ def _of_tracks(scenario: Scenario, tracks: Tracks) -> list[str]:
         (near & (speed > fastest), f"moves faster than {fastest:.3g} m/s, twice the speed of the scenario"),
         (~(near | (intervals > REUSED)) & np.isfinite(intervals), f"time steps jump, over {GAP} times {median:g} s"),
         (intervals > REUSED, f"ids return after more than {REUSED:g} s, perhaps as other targets"),
-        ((np.abs(tracks.place) > scenario.extent).any(1), f"positions outside the area, {scenario.arena_words}"),
+        ((np.abs(file.place) > scenario.extent).any(1), f"positions outside the area, {scenario.arena_words}"),
     )
-    return [f"{tracks.path}: {mask.sum():,} {words}; first of {tracks.at(int(mask.argmax()))}"
+    return [f"{file.path}: {mask.sum():,} {words}; first of {file.at(int(mask.argmax()))}"
             for mask, words in found if mask.any()]  # fmt: skip
 
 
-def _draw(to: Path, scenario: Scenario, files: list[Tracks], never: np.ndarray, title: str) -> None:
+def _draw(to: Path, scenario: Scenario, files: list[Recorded], never: np.ndarray, title: str) -> None:
     still = scenario.replace(tracks=(), past_tracks=(), walk="goals") if files else scenario  # tracks may be outside
     simulator = Simulator(still, seed=0)
     simulator.state.present[:] = False
@@ -150,8 +150,8 @@ def _draw(to: Path, scenario: Scenario, files: list[Tracks], never: np.ndarray, 
     axis.imshow(picture.draw(simulator, 0, caption=""), extent=(left, right, bottom, top))
     shade = np.where(never[..., None], (208, 57, 43, 50), 0).astype(np.uint8)
     axis.imshow(shade, extent=(-width, width, -height, height), origin="lower", interpolation="nearest")
-    for tracks in files:
-        line = np.insert(tracks.place, np.flatnonzero(np.diff(tracks.owner)) + 1, np.nan, axis=0)
+    for file in files:
+        line = np.insert(file.place, np.flatnonzero(np.diff(file.owner)) + 1, np.nan, axis=0)
         axis.plot(*line.T, color="#228b4a", lw=0.5, alpha=0.4)
     axis.set(xlim=(left, right), ylim=(bottom, top), xlabel="x, m", ylabel="y, m")
     write_figure(to, figure)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.site.check import check, proposed, read_tracks
+from hitmac.agents.site.check import check, proposed, read_recorded
 from hitmac.agents.site.homography import apply, fit_file, read_homography
 from hitmac.agents.site.plan import Frame, read_plan
-from hitmac.agents.site.recordings import ENDINGS, READERS, write_tracks
+from hitmac.agents.site.recordings import ENDINGS, READERS, write_recorded
 from hitmac.envs.files import check_ending, dump_yaml, write_text
 from hitmac.envs.scenario import Scenario, load_scenario, portable
 from hitmac.envs.validation import did_you_mean
@@ -43,7 +43,7 @@ class Make:
 
 
 @dataclass(frozen=True)
-class Tracks:
+class Convert:
     """Convert a recording to the tracks of a site."""
 
     recording: Path = Path("recording.txt")
@@ -102,7 +102,7 @@ def make_site(options: Make) -> None:
     parameters, frame, odd = read_plan(options.plan, options.cameras, options.metres, options.margin)
     parameters |= WALKING
     if options.tracks:
-        step, speed = proposed([read_tracks(path) for path in options.tracks])
+        step, speed = proposed([read_recorded(path) for path in options.tracks])
         parameters |= {"time_step": step, "min_speed": 0.0, "max_speed": speed, "tracks": options.tracks}
     scenario = Scenario.from_dict({"name": options.to.stem, **parameters})
     every = portable(scenario, options.to.parent)
@@ -114,7 +114,7 @@ def make_site(options: Make) -> None:
     _report(scenario, options.to.with_suffix(".png"), odd)
 
 
-def convert(options: Tracks) -> None:
+def convert(options: Convert) -> None:
     """Write a recording as the tracks of a site."""
     check_ending("--to", options.to, ".csv")
     kind = options.format or ENDINGS.get(options.recording.suffix.lower(), "")
@@ -134,7 +134,7 @@ def convert(options: Tracks) -> None:
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
-    count, ids, left_out = write_tracks(
+    count, ids, left_out = write_recorded(
         options.to, rows, lambda points: frame.place(apply(matrix, np.multiply(points, pixels))), area
     )
     print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
@@ -161,7 +161,7 @@ def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
 
 FORMS: dict[str, tuple[type, Callable[[Any], None], str]] = {
     "make": (Make, make_site, "--plan"),
-    "tracks": (Tracks, convert, "--recording"),
+    "tracks": (Convert, convert, "--recording"),
     "homography": (Homography, calibrate, "--points"),
     "check": (Check, check_site, "--site"),
 }

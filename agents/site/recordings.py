@@ -99,7 +99,7 @@ ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json":
 """Format of a file by the end of its name."""
 
 
-def write_tracks(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, int, int]:
+def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, int, int]:
     """Write rows as a CSV file of tracks, whole or not at all; return the numbers of rows, of ids and of rows left out.
 
     `place` maps positions (k, 2) to the site. Those outside half the width and half the height of an `area` are left

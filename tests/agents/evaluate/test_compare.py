@@ -10,12 +10,12 @@ from stable_baselines3 import PPO
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
 from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.tables import table
-from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
 from hitmac.agents.tracking.tracks import Estimate
-from hitmac.envs import Scenario, Simulator, load_scenario
+from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.evaluate.made import HIT_MAC, SHORT, Left, saved, trainings
@@ -61,19 +61,35 @@ def test_any_agent_plays_without_identities(name, monkeypatch):
         load_agent("pretrained:any-size:nearest=2", NAMELESS)
 
 
-def test_tracks_are_compared_with_the_targets_of_their_moment():
-    """One of two targets is tracked, 30 off where it was before the sub-step, then under another label."""
+class Aside:
+    """Tracks one of two targets, 30 off, first under the label 5 and then 6, and a false one under 7."""
+
+    label = 5
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        self.place = self.simulator.state.target_position[0, 0] + (30.0, 0.0)
+        return np.zeros((1, 1), int), None
+
+    def estimate(self, state, within):
+        self.label += 1
+        places = np.array([[[self.place, (-1e6, 0.0)]]])
+        return Estimate(places, np.zeros((1, 1, 2, 2, 2)), np.array([[[self.label - 1, 7]]]))
+
+
+def test_tracks_are_compared_with_the_targets_of_their_moment(monkeypatch):
+    """Those at the beginning of a sub-step, at which they were estimated."""
     scenario = Scenario(num_sensors=1, num_targets=2, walk="bounce", identities=False, knowledge="shared")
-    simulator = Simulator(scenario, 1, 0)
-    tracking, labels = Tracking(simulator), ([5, 7], [6, 7])
-    for label in labels:
-        place = simulator.state.target_position[0, 0] + (30.0, 0.0)
-        simulator.step(np.zeros((1, 1), int))
-        places = np.array([[[place, (-1e6, 0.0)]]])
-        tracking.add(Estimate(places, np.zeros((1, 1, 2, 2, 2)), np.array([[label]])))
-    found = {name: values.tolist() for name, values in tracking.metrics().items()}
+    start = Episodes.__init__
+
+    def started(episodes, agent, *arguments):
+        start(episodes, agent, *arguments)
+        agent.policy.simulator = episodes.task.simulator
+
+    monkeypatch.setattr(Episodes, "__init__", started)
+    found = episodes(Agent("aside", Aside(), ("detections",)), scenario, episodes=1, max_episode_steps=2)
     expected = {"gospa": [pytest.approx(np.sqrt(900 + 2 * 3200))], "missed": [1], "false": [1], "switches": [1]}
-    assert found == expected | {"localisation": [pytest.approx(30)]}
+    expected |= {"localisation": [pytest.approx(30)]}
+    assert {name: found[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", EXECUTORS)

@@ -9,7 +9,7 @@ from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.film import tracked
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.replay import record
-from hitmac.agents.replay.record import packed, record_log
+from hitmac.agents.replay.page import packed, record_log
 from hitmac.envs import load_scenario
 from tests.agents.evaluate.test_logs import header, step, written
 from tests.agents.replay.made import CITY, attention_to_all, played, unpacked
@@ -101,7 +101,7 @@ def test_a_record_without_identities_holds_detections_and_tracks():
     assert (series["tracks"][0], series["tracks"][-1]) == (0, 5)
     for t, episode in enumerate(played(agent, scenario, 0, 6)):
         detections, found = tracked(episode)
-        for kind, places in (("detection", detections), ("track", found and found[0])):
+        for kind, places in (("detection", detections), ("track", found[0])):
             for axis in range(2 if t else 0):
                 shown = series[f"{kind} {'xy'[axis]}"][t, : len(places)]
                 np.testing.assert_allclose(shown, places[:, axis], atol=0.02)

@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents.export.run import Agent
 from hitmac.agents.policy import rates_of
-from hitmac.agents.run.exported import ExportedPolicy, exported_agent
+from hitmac.agents.run.command import ExportedPolicy, exported_agent
 from tests.agents.export.made import agent_of, exported
 from tests.agents.run.fakes import NAMES, SITE, Fleet, made, played, scan
 

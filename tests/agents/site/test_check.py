@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from hitmac.agents.site import check as module
-from hitmac.agents.site.check import check, proposed, read_tracks, visible
+from hitmac.agents.site.check import check, proposed, read_recorded, visible
 from hitmac.envs import Scenario
 
 STEADY = [(k, 1, -4 + 0.5 * k, 2) for k in range(12)]
@@ -108,11 +108,11 @@ def test_the_time_step_and_the_speed_are_proposed(interval, step, speed, tracks)
     times = interval * np.arange(200)
     rows = [(t, name, t if name else 0, generator.normal(0, 0.05)) for name in (0, 1) for t in times if t % 9 < 7]
     path = tracks([(round(t, 4), name, x, y) for t, name, x, y in rows])
-    found = proposed([read_tracks(path)])
+    found = proposed([read_recorded(path)])
     assert found[0] == step
     assert speed <= found[1] <= 1.5 * speed
     with pytest.raises(ValueError, match="has no target that is present for half a second; ids must not change"):
-        proposed([read_tracks(tracks([(k, k, 0, 0) for k in range(9)]))])
+        proposed([read_recorded(tracks([(k, k, 0, 0) for k in range(9)]))])
 
 
 def test_cameras_without_places_are_refused(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents.site import recordings
-from hitmac.agents.site.recordings import read_csv, read_frigate, read_mot, read_sumo, write_tracks
+from hitmac.agents.site.recordings import read_csv, read_frigate, read_mot, read_sumo, write_recorded
 from hitmac.envs.recordings import read_recording
 
 MOT = """1,7,100,200,40,100,1,-1,-1,-1
@@ -83,7 +83,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
     monkeypatch.setattr(recordings, "_BLOCK", block)
     rows = [(0.1 + 0.2, "a", 1.0, 2.0), (0.0, "b", 9.0, 0.0), (0.4, "a", math.nan, math.nan), (0.5, "b", 2.00049, 0.0)]
     to = tmp_path / "tracks.csv"
-    assert write_tracks(to, iter(rows), lambda points: np.add(points, (1, 0)), (5.0, 3.0)) == (3, 2, 1)
+    assert write_recorded(to, iter(rows), lambda points: np.add(points, (1, 0)), (5.0, 3.0)) == (3, 2, 1)
     assert to.read_text() == "time,id,x,y\n0.3,a,2.000,2.000\n0.4,a,nan,nan\n0.5,b,3.000,0.000\n"
     read_recording(str(to), 0.1)
     to.write_text("earlier")
@@ -92,7 +92,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
         ([(0.0, "a", 10.0, 2.0)], "1 positions are read, of which none is in the area"),
     ):
         with pytest.raises(ValueError, match=says):
-            write_tracks(to, iter(rows), np.asarray, (5.0, 3.0))
+            write_recorded(to, iter(rows), np.asarray, (5.0, 3.0))
         assert to.read_text() == "earlier"
         assert list(tmp_path.iterdir()) == [to]
 
