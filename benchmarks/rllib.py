@@ -15,16 +15,17 @@ def rllib(rounds: int = ROUNDS) -> None:
     import ray
     import torch
     from ray.rllib.algorithms.ppo import PPO
+    from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     from hitmac import envs
     from hitmac.agents.learned.checkpoint import build_policy
     from hitmac.agents.learned.policy import AttentionPolicy
     from hitmac.agents.training.config import CoverageRewardOptions
-    from hitmac.agents.training.rllib import ppo
+    from hitmac.agents.training.learner import build, policy_config
+    from hitmac.agents.training.rllib import engine
     from hitmac.agents.training.rllib.cluster import connect
     from hitmac.agents.training.rllib.module import AttentionRLModule
-    from hitmac.agents.training.train import build, policy_config
     from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
     from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
@@ -44,18 +45,18 @@ def rllib(rounds: int = ROUNDS) -> None:
     updates["Stable-Baselines3"] = update
     for number in range(3):
         chosen = dataclasses.replace(options, num_env_runners=number)
-        algorithm = ppo.ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
-        algorithm.begin_scenes(config.training_seeds[0], 0)
+        algorithm = engine.ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
+        algorithm.first_seed = config.training_seeds[0]
         updates[f"RLlib, {number} env runners"] = algorithm.train
-    own = ppo.ppo_config(options, scenario, build_policy(config, scenario))
+    own = engine.ppo_config(options, scenario, build_policy(config, scenario))
     plain = own.copy(copy_frozen=False).environment("hitmac:dsn/Coverage-v0")
     plain.env_config = {"turn_cost": options.turn_cost, "scenario": scenario}
-    plain.env_runner_cls, plain.algo_class, plain._learner_connector = SingleAgentEnvRunner, None, None
+    plain.env_runner_cls, plain.algo_class = SingleAgentEnvRunner, None
     plain = plain.env_runners(
         num_envs_per_env_runner=options.num_envs,
         rollout_fragment_length=options.rollout_steps,
         gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
-    ).training(add_default_connectors_to_learner_pipeline=True)
+    ).training(minibatch_size=options.batch_size, num_epochs=options.epochs, train_batch_size_per_learner=steps)
     updates["RLlib with its own env runner"] = PPO(config=plain).train
 
     parts: dict[str, float] = defaultdict(float)
@@ -63,11 +64,11 @@ def rllib(rounds: int = ROUNDS) -> None:
     timed(DirectionalSensorVectorEnv, "step", "scenes", parts)
     timed(AttentionRLModule, "forward_exploration", "network in the rollout", parts)
     timed(AttentionPolicy, "forward", "network in the rollout", parts)
-    timed(ppo.SceneEnvRunner, "sample", "rollout", parts)
+    timed(engine.SceneEnvRunner, "sample", "rollout", parts)
     timed(SingleAgentEnvRunner, "sample", "rollout", parts)
-    timed(ppo.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
-    timed(ppo.AttentionPPOLearner, "_update", "gradient steps", parts)
-    timed(ppo.AttentionPPOLearner, "update", "learner", parts)
+    timed(PPOTorchLearner, "_make_batch_if_necessary", "batch and advantages", parts)
+    timed(PPOTorchLearner, "_update", "gradient steps", parts)
+    timed(PPOTorchLearner, "update", "learner", parts)
 
     walls, works = defaultdict(list), defaultdict(list)
     shares: dict[str, dict[str, float]] = {}

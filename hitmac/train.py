@@ -17,12 +17,9 @@ import threading
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job, given_options, with_seed_range
-from hitmac.agents.training.duel import train_duel
-from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
+from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.resume import contents, open_run, resolve
-from hitmac.agents.training.sweep import check_group, train_group, train_levels
-from hitmac.agents.training.train import TrainingError, train
-from hitmac.envs.scenario import Scenario
+from hitmac.agents.training.sweep import check_group, train_group, train_run
 from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal, end_with_parent
 
@@ -68,26 +65,10 @@ def run_command(arguments: list[str]) -> None:
     if options.is_group or getattr(options, "address", None):
         check_group(options)
     with open_run(options, scenario) as options:
-        stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
+        stopped = (train_group if options.is_group else train_run)(options, scenario)
     if stopped:
         print(f"\nstopped; continue with: {program} --run-dir {options.folder} --resume")
     print("\n".join([f"\nresults in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))
-
-
-def train_run(options: Job, scenario: Scenario) -> bool:
-    """Train, evaluate and report a policy, both levels of HiT-MAC or both teams; return whether a signal stopped it."""
-    if isinstance(options, DuelOptions):
-        return train_duel(options, scenario)
-    if isinstance(options, HitMacOptions):
-        return train_levels(options, scenario, train_run)
-    print(
-        f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} parallel scenes, "
-        f"rollouts of {options.rollout_steps} steps, batches of {options.batch_size}"
-    )
-    engine, stopped = train(options, scenario)
-    report(options, scenario, evaluate_trainings([(TRAINED, options)], scenario), engine.progress, engine.entropy)
-    print(f"\n{engine.steps} steps in {engine.progress.seconds / 60:.1f} minutes of training")
-    return stopped
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ def attend(
         causal: query i attends only to the keys up to i; L must equal S.
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
         need_weights: also return the weights. Without weights and dropout, memory grows with L + S instead of L * S
-            if the score is a dot product, the sequences are long, and the mask depends only on the keys.
+            if the score is a dot product, the sequences are long, and only the keys are masked, or `causal` alone.
 
     Returns:
         The outputs (..., L, d_v), and the weights (..., L, S) or None. Masked keys have weight exactly 0. Queries
@@ -168,7 +168,7 @@ def attend_finite(
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`attend`, equation (1), for a bool mask of at least two axes, and finite keys and values."""
-    if not need_weights and dropout == 0.0 and fused_kernel_pays(query, key, value, mask):
+    if not need_weights and dropout == 0.0 and fused_kernel_pays(query, key, value, mask, causal):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import tanh_maps, tanh_maps_pay
+from hitmac.perception.fast_paths import tanh_maps
 from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
@@ -89,8 +89,7 @@ class AttentionLayer(nn.Module):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equation (3), each (..., L, weight_dim)."""
-        maps = self.Q, self.K, self.V
-        query, key, value = tanh_maps(x, maps) if tanh_maps_pay(x) else [linear(x).tanh() for linear in maps]
+        query, key, value = tanh_maps(x, (self.Q, self.K, self.V))
         if self.scaled:
             query = query / (self.weight_dim // self.num_heads) ** 0.5
         return query, key, value

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,45 @@ def metric_of(options: Options) -> str:
 # The curve.
 
 
+class CurveEvaluation:
+    """Evaluation of the deterministic policy at intervals that are short at first, when it learns fast.
+
+    Point k of K is due after the share (k / K)^2 of the training, but not before the training has taken, since the last
+    point, an eighth of the steps of an evaluation. No point depends on the speed of the machine. K is ``curve_points``,
+    0 for none. The engine gives policy and progress, the clock the share of the training.
+    """
+
+    def __init__(self, options: Options, engine: Any, clock: Any) -> None:
+        self._engine, self._clock, self._scenario = engine, clock, engine.config.scenario
+        self._points, self._sub_steps = options.curve_points, options.sub_steps
+        self._trained = in_training(options, engine.policies[0], engine.config) if self._points else None
+        pairs = self._scenario.num_sensors * self._scenario.num_targets
+        self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
+
+    def add_point(self, *, final: bool = False) -> None:
+        """Add a point if one is due now, as the final one always is."""
+        steps, progress = self._engine.steps, self._engine.progress
+        last = progress.evaluations[-1] if progress.evaluations else None
+        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(last)):
+            return
+        options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
+        options |= {"seed": CURVE_SEED, "progress": False}
+        if isinstance(self._trained, LevelPolicy):
+            evaluation, reward = evaluate_executors({TRAINED: self._trained}, self._scenario, **options), "reward"
+        else:
+            assert self._trained is not None
+            agent = self._trained._replace(name=TRAINED)
+            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
+        result = evaluation["agents"][TRAINED]
+        means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
+        progress.evaluations.append((steps, progress.seconds, *means.tolist()))
+
+    def _is_due(self, last: tuple[float, ...]) -> bool:
+        passed = int(self._points * math.sqrt(self._clock.fraction_at(int(last[0]), last[1])))
+        due = int(self._points * math.sqrt(self._clock.fraction))
+        return due > passed and self._engine.steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
+
+
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
     """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
@@ -73,45 +112,6 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
         with checked_device(options.device):
             executor = load_executor(options.executor, config.scenario)
     return as_agent(policy, config, config.scenario, name=TRAINED, executor=executor)
-
-
-class CurveEvaluation:
-    """Evaluation of the deterministic policy at intervals that are short at first, when it learns fast.
-
-    Point k of K is due after the share (k / K)^2 of the training, but not before the training has taken, since the last
-    point, an eighth of the steps of an evaluation. No point depends on the speed of the machine. K is ``curve_points``,
-    0 for none, `trained` the result of :func:`in_training`, and `fraction` the share of the training, 0 to 1, after
-    some steps and seconds.
-    """
-
-    def __init__(
-        self, options: Options, trained: Any, scenario: Scenario, progress: Progress, fraction: Callable[..., float]
-    ) -> None:
-        self._trained, self._scenario, self._progress, self._fraction = trained, scenario, progress, fraction
-        self._points, self._sub_steps = options.curve_points, options.sub_steps
-        pairs = scenario.num_sensors * scenario.num_targets
-        self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
-
-    def __call__(self, steps: int, *, final: bool = False) -> None:
-        """Add a point if one is due after these steps, as the final one always is."""
-        last = self._progress.evaluations[-1] if self._progress.evaluations else None
-        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(steps, last)):
-            return
-        options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
-        options |= {"seed": CURVE_SEED, "progress": False}
-        if isinstance(self._trained, LevelPolicy):
-            evaluation, reward = evaluate_executors({TRAINED: self._trained}, self._scenario, **options), "reward"
-        else:
-            agent = self._trained._replace(name=TRAINED)
-            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
-        result = evaluation["agents"][TRAINED]
-        means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
-        self._progress.evaluations.append((steps, self._progress.seconds, *means.tolist()))
-
-    def _is_due(self, steps: int, last: tuple[float, ...]) -> bool:
-        passed = int(self._points * math.sqrt(self._fraction(int(last[0]), last[1])))
-        due = int(self._points * math.sqrt(self._fraction(steps, self._progress.seconds)))
-        return due > passed and steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
 
 
 def reached(progress: Progress, scenario: Scenario) -> dict[str, dict[str, float] | None]:

@@ -1,4 +1,4 @@
-"""Groups of trainings: several seeds and values of options in one directory, and the two levels of HiT-MAC."""
+"""Runs, each trained and reported; groups of them, with several seeds and values of options in one directory."""
 
 import dataclasses
 import itertools
@@ -7,9 +7,10 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from tqdm import tqdm
 
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import SEED
-from hitmac.agents.training.config import AnyJob, HitMacOptions, Job, check, flag, levels, with_limits
+from hitmac.agents.training.config import AnyJob, DuelOptions, HitMacOptions, Job, check, flag, levels, with_limits
+from hitmac.agents.training.duel import train_duel
+from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
-from hitmac.agents.training.resume import open_run, resolve, saved_progress, state_file
-from hitmac.agents.training.train import TrainingError, stop_on_signal
+from hitmac.agents.training.resume import locked, open_run, resolve, saved_progress, state_file
+from hitmac.agents.training.train import stop_on_signal, train
 from hitmac.envs.kernels.threads import cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
@@ -29,12 +32,47 @@ from hitmac.signals import PARENT
 LOG = "training.log"
 """File in the directory of a run with the output of its training."""
 
+LEASE = 120.0
+"""Maximum seconds for which a network folder keeps the lock of a machine that is lost."""
+
 # Options of the whole group, and options that change the defaults of others.
 _FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
 _FIXED |= {"scenario", "knowledge", "tracks", "columns", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that SIGTERM ended before its first update
+
+
+def train_run(options: Job, scenario: Scenario) -> bool:
+    """Train, evaluate and report a policy, both levels of HiT-MAC or both teams; return whether a signal stopped it."""
+    if isinstance(options, DuelOptions):
+        return train_duel(options, scenario)
+    if isinstance(options, HitMacOptions):
+        return train_levels(options, scenario)
+    print(
+        f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} parallel scenes, "
+        f"rollouts of {options.rollout_steps} steps, batches of {options.batch_size}"
+    )
+    engine, stopped = train(options, scenario)
+    report(options, scenario, evaluate_trainings([(TRAINED, options)], scenario), engine.progress, engine.entropy)
+    print(f"\n{engine.steps} steps in {engine.progress.seconds / 60:.1f} minutes of training")
+    return stopped
+
+
+def train_levels(options: HitMacOptions, scenario: Scenario) -> bool:
+    """Train both levels of HiT-MAC, each in its own run; return whether a signal stopped a training."""
+    used = (options.folder / "coordinator").exists()
+    for level in levels(options, options.folder, scenario):
+        print(f"{level.job}:")
+        if used and level.job == "executor":
+            print("unchanged, since the coordinator uses it")
+            continue
+        exists = (options.folder / level.job).exists()
+        level, scenario = resolve(dataclasses.replace(level, resume=exists), None, scenario)
+        with open_run(level, scenario) as opened:
+            if train_run(opened, scenario):
+                return True
+    return False
 
 
 def variations(options: AnyJob) -> dict[str, AnyJob]:
@@ -97,11 +135,8 @@ def check_group(options: Job) -> None:
             connect(address, flag(option))
 
 
-def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
-    """Train with every seed and variation, then evaluate all together; return whether a signal stopped a training.
-
-    `train_one` trains a run in this process, with the same result.
-    """
+def train_group(options: Job, scenario: Scenario) -> bool:
+    """Train with every seed and variation, then evaluate all together; return whether a signal stopped a training."""
     group, runs = trainings(options, options.folder), []
     for _, one in group:
         if one.resume and is_finished(one):
@@ -114,38 +149,26 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
             with open_run(run, scenario):
                 pass
         if options.ray is None:
-            stopped = train_side_by_side(runs, processes)
+            reasons, stopped = train_side_by_side(runs, processes)
         else:
-            from hitmac.agents.training.rllib.cluster import train_on_ray
+            from hitmac.agents.training.rllib.cluster import run_trials
 
-            stopped = train_on_ray(runs, options.folder)
+            jobs = {str(run.folder.resolve()): run.job for run in runs}
+            reasons, stopped = run_trials(train_elsewhere, jobs, options.folder)
+        if reasons:
+            each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
+            raise TrainingError(f"{len(reasons)} of {len(runs)} trainings failed: {each}")
     else:
         while runs and not stopped:
             print(f"\n{runs[0].folder}:")
             with open_run(runs.pop(0), scenario) as run:
-                stopped = train_one(run, scenario)
+                stopped = train_run(run, scenario)
     if not stopped:  # of HiT-MAC's two levels, the whole agents
         agents: list[Any] = [levels(one, one.folder)[1] if isinstance(one, HitMacOptions) else one for _, one in group]
         named = [(words or TRAINED, agent) for (words, _), agent in zip(group, agents, strict=True)]
         whole = dataclasses.replace(agents[0], run_dir=options.folder)
         report(whole, scenario, evaluate_trainings(named, scenario), names=[name for name, _ in named])
     return stopped
-
-
-def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
-    """Train both levels of HiT-MAC, each in its own run; return whether a signal stopped a training."""
-    used = (options.folder / "coordinator").exists()
-    for level in levels(options, options.folder, scenario):
-        print(f"{level.job}:")
-        if used and level.job == "executor":
-            print("unchanged, since the coordinator uses it")
-            continue
-        exists = (options.folder / level.job).exists()
-        level, scenario = resolve(dataclasses.replace(level, resume=exists), None, scenario)
-        with open_run(level, scenario) as opened:
-            if train_one(opened, scenario):
-                return True
-    return False
 
 
 def is_finished(options: Job) -> bool:
@@ -160,10 +183,11 @@ def is_finished(options: Job) -> bool:
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
 
 
-def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
-    """Train the runs whose directories exist, `processes` at a time; return whether a signal stopped them.
+def train_side_by_side(runs: Sequence[Job], processes: int) -> tuple[dict[str, str], bool]:
+    """Train the runs whose directories exist, `processes` at a time, which share the cores.
 
-    The processes share the cores. If a training fails, TrainingError is raised after all others have ended.
+    Returns:
+        The reasons of failed trainings, by run, and whether a signal stopped the others.
     """
     threads, waiting = max(1, cores() // processes), [(run.job, run.folder) for run in runs]
     running: dict[Path, subprocess.Popen[bytes]] = {}
@@ -192,15 +216,20 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
             for process in running.values():
                 process.kill()
             raise
-    raise_failures(reasons, len(runs))
-    return stop.is_set()
+    return reasons, stop.is_set()
 
 
-def raise_failures(reasons: dict[str, str], number: int) -> None:
-    """Raise TrainingError with the reasons of failed trainings by run, if any."""
-    if reasons:
-        each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
-        raise TrainingError(f"{len(reasons)} of {number} trainings failed: {each}")
+def train_elsewhere(run_dir: str, job: str) -> None:
+    """Train a run in a process of its own, which ends with this one, perhaps on another machine than its directory."""
+    folder = Path(run_dir)
+    if not (folder / "config.yaml").is_file():
+        raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; machines must share its file system")
+    with locked(folder, LEASE):  # until that of a lost machine has ended
+        pass
+    with start_training(job, folder, 1) as training:
+        status = training.wait()
+    if status:
+        raise RuntimeError(last_line(folder / LOG))
 
 
 def last_line(log: Path) -> str:

@@ -1,211 +1,25 @@
-"""Training of one policy: the learner for its options, and the loop over updates until a limit or a signal.
+"""The loop of a training over the updates of an engine, until a limit or a signal, with checkpoints and a curve."""
 
-:func:`train` updates an engine, saves checkpoints and adds points to the curve. :class:`SB3Engine` learns in this
-process, :class:`hitmac.agents.training.rllib.engine.RLlibEngine` also on several machines.
-"""
-
-import math
 import os
 import signal
-import sys
 import threading
-import time
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from gymnasium import spaces
-from stable_baselines3 import A2C, PPO
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import configure
-from stable_baselines3.common.utils import obs_as_tensor
-from torch import Tensor, nn
-from tqdm import tqdm
 
-from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
-from hitmac.agents.duel import load_opponent
-from hitmac.agents.evaluate.statistics import ratio
-from hitmac.agents.learned import checkpoint
-from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
-from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from hitmac.agents.learned.policy import AttentionPolicy
-from hitmac.agents.registry import load_executor, scripted_agent
-from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
-from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder
-from hitmac.agents.training.imitation import Imitation, RecurrentImitation
-from hitmac.agents.training.report import CurveEvaluation, in_training
-from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
+from hitmac.agents.training.config import Options
+from hitmac.agents.training.learner import (
+    SB3Engine,
+    TrainingClock,
+    TrainingError,
+    check_outputs,
+    make_environments,
+    warm_up,
+)
+from hitmac.agents.training.report import CurveEvaluation
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-
-Learner = PPO | A2C | Imitation
-
-FIRST_TRAINING_SEED = 2**40
-"""First seed of the scenes of run 0; run s trains on FIRST_TRAINING_SEED + s * MAX_ENVS and up, and evaluations use
-the seeds from 0."""
-
-MEANS = ("coverage", "rotation", "reward")
-"""Means over a rollout, for the curve."""
-
-CRITIC = "value_net."
-"""Beginning of the names of a critic's tensors."""
-
-CRITIC_ALONE = 0.1
-"""Share of a training by reward from the policy `start` in which only the critic learns: it may know nothing, as after
-imitation, and would change the features of the actor."""
-
-
-# Learner and environments.
-
-
-def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
-    """Return the learner, its environments and the metadata of its checkpoints."""
-    config, venv = policy_config(options, scenario), make_environments(options, scenario)
-    shared: dict[str, Any] = {
-        "policy_kwargs": config.arguments,
-        "n_steps": options.rollout_steps,
-        "learning_rate": options.learning_rate,
-        "max_grad_norm": options.max_grad_norm,
-        "seed": options.seed,
-        "device": checked_device(options.device),
-    }
-    kind: Any = {"imitation": Imitation, "a2c": A2C, "ppo": PPO}[options.algorithm]
-    if kind is not A2C:
-        rollout = options.rollout_steps * venv.num_envs
-        shared |= {"n_epochs": options.epochs, "batch_size": min(options.batch_size, rollout)}
-    if kind is Imitation:
-        kind = RecurrentImitation if options.recurrent else Imitation
-        shared |= {"teacher": teacher_of(options, scenario), "temperature": options.temperature}
-    else:
-        of_sensors = options.credit == "difference_rewards"
-        shared |= {
-            "gamma": options.gamma,
-            "gae_lambda": options.gae_lambda,
-            "ent_coef": options.entropy,
-            "rollout_buffer_class": SensorRolloutBuffer if of_sensors else ActingRolloutBuffer,
-            "rollout_buffer_kwargs": {"acting": venv.acting},
-        }
-    with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
-        warnings.filterwarnings("ignore", "You have specified a mini-batch size")
-        model = kind(config.kind, venv, **shared)
-    # These replace the learner's seed at the next reset.
-    venv.seed(config.training_seeds[0])
-    return model, venv, config
-
-
-def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
-    """Return the environments for a training, which start at staggered times of their episodes."""
-    of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
-    if options.opponent is not None:
-        of_task["opponent"] = options.opponent
-    if options.task.spec.role == "targets":
-        of_task["per_sensor"] = True
-    if isinstance(options, CoordinatorOptions):
-        with checked_device(options.device):
-            executor = load_executor(options.executor, scenario)
-        of_task |= {
-            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # by name it has a kernel
-            "executor_features": executor.features,
-            "padding": executor.padding,
-            "credit": options.credit,
-        }
-    if scenario.tracks:  # whose scenario defines the length of episodes
-        scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
-    features = check_features(options.features)
-    believed = features == BELIEFS or not scenario.identities
-    return DirectionalSensorVecEnv(
-        options.task,
-        options.num_envs,
-        scenario,
-        features=partial(BeliefObserver, features=features) if believed else features,
-        max_episode_steps=options.episode_steps,
-        stagger=True,
-        **of_task,
-        **options.nearness,
-    )
-
-
-def warm_up(venv: DirectionalSensorVecEnv) -> None:
-    """Compile the kernels of the environments, before any clock starts."""
-    venv.reset()
-    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
-
-
-def teacher_of(options: Options, scenario: Scenario) -> Any:
-    """Return the planner as a teacher for the role of the task."""
-    role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
-    if role == "targets":
-        return load_opponent(options.teacher, scenario, role)
-    if role == "agent":
-        return scripted_agent(options.teacher, scenario, **chosen)
-    kind = AssignPlanned if role == "coordinator" else PlannerExecutor
-    planning = AssignPlanned.planning if role == "coordinator" else {}
-    planner: Any = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
-    return kind(scenario, planner=planner)
-
-
-def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
-    """Return the metadata of the checkpoints of a training."""
-    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
-    return PolicyConfig(
-        policy={
-            "encoder_config": options.encoder_config,
-            "critic": options.critic,
-            "credit": options.credit,
-            "memory": "recurrent" if options.recurrent else "none",
-        },
-        features=check_features(options.features),
-        scenario=scenario,
-        training_seeds=(first_seed, first_seed + options.num_envs - 1),
-        task=options.task.spec.name,
-        options={name: getattr(options, name) for name in options.task.spec.options},
-        nearness=options.nearness,
-    )
-
-
-def take_weights(policy: nn.Module, start: str) -> None:
-    """Copy the weights of the policy `start` to `policy`, whose critic keeps its own if it is of another kind."""
-    path = checkpoint.checkpoint_folder(policy_folder(start)) / "policy.safetensors"
-    own, found = tensors_of(policy), checkpoint.read_tensors(path)
-    critics = [{name: tensor.shape for name, tensor in one.items() if name.startswith(CRITIC)} for one in (own, found)]
-    if critics[0] != critics[1]:
-        found = {name: tensor for name, tensor in found.items() if name not in critics[1]}
-        found |= {name: own[name] for name in critics[0]}
-    checkpoint.put_tensors(policy, found, path)
-
-
-def entropy_share(model: Learner) -> float | None:
-    """Return the policy's mean entropy on the last observations as a share of the highest; None for imitation."""
-    if isinstance(model, Imitation) or (observation := model._last_obs) is None:
-        return None
-    with torch.no_grad():
-        entropy = model.policy.get_distribution(obs_as_tensor(observation, model.device)).entropy()
-    assert entropy is not None
-    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(model.action_space)
-
-
-def highest_entropy(space: spaces.Space[Any]) -> float:
-    """Return the entropy of the uniform distribution over an action space."""
-    if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape) * math.log(2)
-    numbers = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
-    return sum(math.log(number) for number in numbers)
-
-
-# The loop.
-
-
-OVERDUE = 8.0
-"""Seconds after the time limit at which an unfinished rollout is cut."""
-
-
-class TrainingError(RuntimeError):
-    """Training that cannot continue. Its last checkpoint is kept."""
 
 
 def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
@@ -224,10 +38,10 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
     print("compiling: a minute or more in the first run, which does not count as training", flush=True)
     with np.errstate(all="ignore"):  # numbers that are not finite end the training
         warm_up(make_environments(options, scenario))
-        engine = kind(options, scenario, options.run_dir)
+        engine = kind(options, scenario, options.folder)
         try:
             with stop_on_signal() as stop:
-                _train(options, engine, stop)
+                _update(options, engine, stop)
         except TrainingError as error:
             raise TrainingError(f"step {engine.steps}: {error}") from None
         except OSError as error:
@@ -239,29 +53,28 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
     return engine, stop.is_set()
 
 
-def _train(options: Options, engine: Any, stop: threading.Event) -> None:
+def _update(options: Options, engine: Any, stop: threading.Event) -> None:
+    """Update an engine until a limit or a signal, with checkpoints and points of the curve."""
     check_outputs(engine.policies)
-    progress, clock = engine.progress, TrainingClock(options, engine)
-    trained = in_training(options, engine.policies[0], engine.config) if options.curve_points else None
-    curve = CurveEvaluation(options, trained, engine.config.scenario, progress, clock.fraction_at)
-    saved = progress.seconds
+    clock = TrainingClock(options, engine)
+    curve, saved = CurveEvaluation(options, engine, clock), engine.progress.seconds
     try:
         while clock.fraction < 1.0 and not stop.is_set():
             clock.tick()
-            curve(engine.steps)
+            curve.add_point()
             clock.tick(paused=True)
             if stop.is_set():
                 break
             engine.update(clock)
             clock.tick()
-            if progress.seconds - saved >= options.save_every:
+            if engine.progress.seconds - saved >= options.save_every:
                 engine.save()
-                saved = progress.seconds
+                saved = engine.progress.seconds
     finally:
         clock.tick()
         clock.bar.close()
     engine.save()  # before the last point, which takes a while
-    curve(engine.steps, final=True)
+    curve.add_point(final=True)
     engine.save()
 
 
@@ -293,179 +106,3 @@ def stop_on_signal() -> Iterator[Stop]:
         yield stop
     finally:
         handle(*before)
-
-
-class TrainingClock:
-    """Clock, limits and progress bar of a training; times and points are those of the whole run, over all resumes."""
-
-    def __init__(self, options: Options, engine: Any) -> None:
-        self.progress, self._engine = engine.progress, engine
-        self._steps, self._seconds = options.total_steps, None if options.minutes is None else 60 * options.minutes
-        self._since = time.monotonic()
-        self.bar = tqdm(
-            total=100,
-            file=sys.stdout,
-            mininterval=0.5 if sys.stdout.isatty() else 10.0,  # a log needs no more
-            bar_format="training {percentage:3.0f}% |{bar:30}| {elapsed} < {remaining} {postfix}",
-        )
-
-    @property
-    def is_overdue(self) -> bool:
-        """True from :data:`OVERDUE` seconds after the time limit."""
-        seconds = self.progress.seconds + time.monotonic() - self._since
-        return self._seconds is not None and seconds > self._seconds + OVERDUE
-
-    @property
-    def fraction(self) -> float:
-        """Completed share of the training, 0 to 1."""
-        return self.fraction_at(self._engine.steps, self.progress.seconds)
-
-    def fraction_at(self, steps: int, seconds: float) -> float:
-        """Return the share of the training, 0 to 1, after these steps and seconds, by the nearer limit."""
-        by_time = seconds / self._seconds if self._seconds else 0.0
-        return min(1.0, max(by_time, steps / self._steps if self._steps else 0.0))
-
-    def tick(self, *, paused: bool = False) -> None:
-        """Add the time since the last call to the training time, unless it was a pause."""
-        since, self._since = self._since, time.monotonic()
-        if not paused:
-            self.progress.seconds += self._since - since
-
-    def add_point(self, coverage: float, rotation: float, reward: float) -> None:
-        """Add the means over a rollout to the curve of the exploring policy, and show them on the progress line."""
-        self.tick()
-        self.progress.curve.append((self._engine.steps, self.progress.seconds, coverage, rotation, reward))
-        steps = f"{self._engine.steps / 1e6:.2f}M steps"
-        self.bar.set_postfix_str(f"{steps}, exploring: coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
-        self.bar.update(100 * self.fraction - self.bar.n)
-
-
-def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None) -> None:
-    """Raise :class:`TrainingError` with the scene of the first of the values (B, ...) that is not finite, if any."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        row, *place = (int(axis) for axis in np.argwhere(~finite)[0])
-        at = f" at {place}" if place else ""
-        scene = row if scenes is None else scenes[row]
-        raise TrainingError(f"{what} of scene {scene} holds {values[(row, *place)]}{at}")
-
-
-def check_outputs(policies: Sequence[AttentionPolicy]) -> None:
-    """Make the heads of the policies raise :class:`TrainingError` for outputs that are not finite."""
-
-    def check(head: nn.Module, inputs: object, output: Tensor) -> None:
-        finite = output.isfinite()
-        if not finite.all():
-            place = tuple((~finite).nonzero()[0].tolist())
-            raise TrainingError(f"the policy's {type(head).__name__} gives {output[place].item()} at {list(place)}")
-
-    for policy in policies:
-        policy.action_net.register_forward_hook(check)
-        policy.value_net.register_forward_hook(check)
-
-
-def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
-    """Raise :class:`TrainingError` unless weights, logged losses, and outputs for a random observation are finite."""
-    weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
-    losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
-    if weights or losses:
-        what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(logged[losses[0]])},"
-        raise TrainingError(f"{what} is not finite after the update")
-    policy.observation_space.seed(0)
-    sample = policy.observation_space.sample()
-    for name in {"targets", "neighbours"} & sample.keys():  # lists without repetitions
-        sample[name][:] = np.arange(sample[name].shape[-1])
-    observation, _ = policy.obs_to_tensor(sample)
-    with torch.no_grad():
-        encoded = policy.encode(observation)
-        policy.action_net(*encoded), policy.value_net(*encoded)
-
-
-class RolloutCallback(BaseCallback):
-    """Means of coverage, rotation and reward over a rollout; with a clock also checks, and points of the curve."""
-
-    def __init__(self, clock: TrainingClock | None = None) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def _on_rollout_start(self) -> None:
-        self._sums, self._numbers = np.zeros(3), np.zeros(3)  # of coverage, rotation and reward in this rollout
-
-    def _on_step(self) -> bool:
-        assert isinstance(self.training_env, DirectionalSensorVecEnv)
-        simulator, rewards = self.training_env.task.simulator, self.locals["rewards"]
-        if self._clock is not None:
-            check_finite("the reward", rewards)
-            for part in self.locals["new_obs"].values():
-                if part.dtype.kind == "f":
-                    check_finite("the observation", part)
-        # With credit for every sensor, their rewards sum to the team's.
-        reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
-        coverage = simulator.observed_coverage
-        self._sums += np.nan_to_num(coverage).mean(), simulator.rotation.mean(), reward.mean()
-        self._numbers += 1 - np.isnan(coverage).mean(), 1, 1
-        return self._clock is None or not self._clock.is_overdue
-
-    def _on_rollout_end(self) -> None:
-        means = ratio(self._sums, self._numbers).tolist()
-        self.means = dict(zip(MEANS, means, strict=True))
-        for name, value in self.means.items():
-            self.logger.record(f"rollout/{name}", value)
-        if self._clock is not None:
-            self._clock.add_point(**self.means)
-
-
-class SB3Engine:
-    """Learner of Stable-Baselines3's kind in this process, with its scenes and its progress.
-
-    The first of `policies` is saved and evaluated; the last learns. They differ where weights are averaged.
-    """
-
-    def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
-        self.options, self.progress, self._run_dir = options, Progress(), run_dir
-        self.model, self._venv, self.config = build(options, scenario)
-        learned: Any = getattr(self.model, "learned", self.model.policy)
-        self.policies: tuple[Any, ...] = tuple(dict.fromkeys((learned, self.model.policy)))
-        if state_file(run_dir).is_file():
-            self.progress = load_training(state_file(run_dir), self.model, self._venv)
-        elif options.start is not None:
-            for policy in self.policies:
-                take_weights(policy, options.start)
-        self.model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
-
-    @property
-    def steps(self) -> int:
-        """Environment steps so far."""
-        return self.model.num_timesteps
-
-    @property
-    def entropy(self) -> float | None:
-        """See :func:`entropy_share`."""
-        return entropy_share(self.model)
-
-    def update(self, clock: TrainingClock) -> None:
-        """Collect a rollout and learn from it, with the learning rate and entropy bonus of the clock."""
-
-        def rate(_: float) -> float:
-            learning_rate, self.model.ent_coef = self.options.rates(clock.fraction)
-            return learning_rate
-
-        self.model.lr_schedule = rate
-        adapts = self.options.start is not None and not isinstance(self.model, Imitation)
-        for name, weight in self.model.policy.named_parameters():
-            weight.requires_grad_(name.startswith(CRITIC) or not adapts or clock.fraction >= CRITIC_ALONE)
-        steps = self.options.rollout_steps * self._venv.num_envs
-        try:
-            self.model.learn(steps, RolloutCallback(clock), reset_num_timesteps=False)
-        finally:  # also after an error, whose cause a weight may show
-            for policy in self.policies:
-                check_update(policy, self.model.logger.name_to_value)
-
-    def save(self) -> None:
-        """Write a checkpoint; before the first update, when nothing can be resumed, only the policy."""
-        save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
-        if self.steps:
-            save_training(state_file(self._run_dir), self.model, self._venv, self.progress)
-
-    def close(self) -> None:
-        """Do nothing: the engine has no processes."""

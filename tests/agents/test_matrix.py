@@ -13,7 +13,7 @@ from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, load_agent, load_executor
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
-from hitmac.agents.training.train import build
+from hitmac.agents.training.learner import build
 from hitmac.envs import FEATURES, load_scenario, presets
 from hitmac.envs.tasks import CoordinatorTask
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS

@@ -7,7 +7,7 @@ import pytest
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.training.config import CoverageOptions
-from hitmac.agents.training.train import make_environments
+from hitmac.agents.training.learner import make_environments
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.recordings import read_recording, shortest_recording
 from hitmac.envs.tasks import CoverageTask

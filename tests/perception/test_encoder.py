@@ -12,7 +12,7 @@ from hitmac.agents import PolicyConfig
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.training.config import JOBS, check
-from hitmac.agents.training.train import build
+from hitmac.agents.training.learner import build
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.perception import AgentTargetEncoder, EncoderConfig, FlatEncoder
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config

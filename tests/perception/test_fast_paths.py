@@ -217,9 +217,8 @@ def test_leading_axes_broadcast(leads, long, monkeypatch):
     [
         lambda x, there: attend(x, x, x, causal=True),
         lambda x, there: attend(x, x, x[..., :8], mask=there),
-        lambda x, there: attend(x, x, x, causal=True, mask=there),
-        lambda x, there: MultiHeadAttention(32, 4, head_dim=3)(x, causal=True, key_mask=there),
-        lambda x, there: EncoderBlock(32, 4, hidden_dim=32)(x, causal=True, key_mask=there),
+        lambda x, there: MultiHeadAttention(32, 4, head_dim=3)(x, causal=True),
+        lambda x, there: EncoderBlock(32, 4, hidden_dim=32)(x, key_mask=there),
         lambda x, there: AMCCritic(32)(x, there.expand(1, 1000)),
     ],
 )

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from hitmac import train
-from hitmac.agents.training import report
-from hitmac.agents.training.train import RolloutCallback
+from hitmac.agents.training import report, sweep
+from hitmac.agents.training.learner import RolloutCallback
 
 
 def cut_short(function, *arguments, **options):
@@ -41,8 +41,8 @@ def here(tmp_path, monkeypatch):
                 for name in ("save_pictures", "save_curve", "save_film"):
                     patch.setattr(report, name, lambda *arguments, **options: None)
             if not (evaluated or reported):
-                patch.setattr(train, "report", lambda *arguments: None)
-                patch.setattr(train, "evaluate_trainings", lambda *arguments: None)
+                patch.setattr(sweep, "report", lambda *arguments, **options: None)
+                patch.setattr(sweep, "evaluate_trainings", lambda *arguments: None)
             train.main()
         return len(calls)
 
@@ -56,7 +56,8 @@ def refused(here, tmp_path, capsys, monkeypatch):
     def run(*arguments):
         files = sorted(tmp_path.rglob("*"))
         with monkeypatch.context() as patch:
-            patch.setattr(train, "train_run", lambda *given: pytest.fail("it trains"))
+            for name in ("train_run", "train_group"):
+                patch.setattr(train, name, lambda *given: pytest.fail("it trains"))
             with pytest.raises(SystemExit) as end:
                 here(*arguments)
         assert end.value.code == 2

@@ -26,7 +26,7 @@ from hitmac.agents.training.imitation import (
     select,
     sizes,
 )
-from hitmac.agents.training.train import build
+from hitmac.agents.training.learner import build
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 

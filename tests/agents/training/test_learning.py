@@ -8,7 +8,7 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.registry import as_agent, as_level, load_agent, load_executor
 from hitmac.agents.training.config import JOBS, HitMacOptions, levels, with_defaults
-from hitmac.agents.training.train import build
+from hitmac.agents.training.learner import build
 from hitmac.envs import load_scenario
 
 UNSEEN = {"seed": 10**6, "episodes": 8, "progress": False}

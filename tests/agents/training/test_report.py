@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.image
 import numpy as np
 import pytest
 
 from hitmac.agents.registry import load_agent
+from hitmac.agents.training import report
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.report import (
     CurveEvaluation,
@@ -39,7 +41,8 @@ def test_the_first_point_that_reaches_a_coverage_counts(tmp_path):
     assert written["reached"] == times
 
 
-def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
+def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock(monkeypatch):
+    monkeypatch.setattr(report, "in_training", lambda options, policy, config: policy)
     scenario = load_scenario("hit-mac")
     options = CoverageOptions(curve_points=10, episode_steps=50, episodes=2)
     for seconds in (0.0, 1000.0):
@@ -47,8 +50,11 @@ def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
         for steps in range(0, 801, 20):
             progress.seconds += seconds
             still = load_agent("still", scenario)  # as in a run that is resumed after every rollout
-            curve = CurveEvaluation(options, still, scenario, progress, lambda steps, seconds: steps / 800)
-            curve(steps, final=steps == 800)
+            engine = SimpleNamespace(
+                policies=[still], config=SimpleNamespace(scenario=scenario), steps=steps, progress=progress
+            )
+            clock = SimpleNamespace(fraction=steps / 800, fraction_at=lambda steps, seconds: steps / 800)
+            CurveEvaluation(options, engine, clock).add_point(final=steps == 800)
         # Points are due after 800 (k / 10)^2 steps: 8, 32, 72, 128, 200, ...
         assert [row[0] for row in progress.evaluations] == [0, 20, 40, 80, 140, 200, 300, 400, 520, 660, 800]
 

@@ -20,8 +20,8 @@ import yaml
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training import resume
 from hitmac.agents.training.config import JOBS, CoverageOptions, completed
+from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, locked, open_run, save_training, saved_progress
-from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 from hitmac.envs.kernels.streams import stream_keys
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors

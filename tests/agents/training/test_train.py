@@ -15,10 +15,9 @@ from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
 from hitmac.agents.pretrained import pretrained_folder
-from hitmac.agents.training import train
+from hitmac.agents.training import learner
 from hitmac.agents.training.config import JOBS, CoverageRewardOptions, ExecutorOptions, check, check_on, with_defaults
-from hitmac.agents.training.resume import Progress
-from hitmac.agents.training.train import (
+from hitmac.agents.training.learner import (
     CRITIC,
     RolloutCallback,
     SB3Engine,
@@ -31,6 +30,7 @@ from hitmac.agents.training.train import (
     make_environments,
     take_weights,
 )
+from hitmac.agents.training.resume import Progress
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.training.runs import SMALL, differences, state, steps_of
@@ -42,6 +42,11 @@ TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 4, "weight_dim": 4}
 def tiny(job, algorithm=None, **options):
     """Return the options of a small training."""
     return dataclasses.replace(with_defaults(JOBS[job], algorithm or JOBS[job].algorithm), **TINY | options)
+
+
+def clock_at(done, options):
+    """Return a clock that stands at a share of the training."""
+    return SimpleNamespace(fraction=done, rates=options.rates(done), is_overdue=False, add_point=lambda **means: None)
 
 
 # --- limits and signals ---
@@ -63,7 +68,7 @@ def test_a_signal_ends_the_training_after_the_update_and_resume_continues_it(job
 
 
 def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
-    monkeypatch.setattr(train, "OVERDUE", 0.0)
+    monkeypatch.setattr(learner, "OVERDUE", 0.0)
     here("coverage", "--run-dir", "run", *SMALL, "--minutes", 0.005, "--rollout-steps", 10**9)
     load_policy("run")
     assert steps_of("run") > 0
@@ -74,6 +79,7 @@ def test_scenes_without_targets_do_not_count_in_the_means_of_a_rollout():
     venv, callback = DirectionalSensorVecEnv("Coverage", 8, scenario, seed=0), RolloutCallback()
     callback.model = SimpleNamespace(get_env=lambda: venv, logger=Logger(None, []))
     venv.reset()
+    callback.locals["new_obs"] = {}
     callback._on_rollout_start()
     for _ in range(10):
         callback.locals["rewards"] = venv.step(np.zeros((8, 4), np.int64))[1]
@@ -101,7 +107,7 @@ def test_the_clock_and_its_line():
     assert (steps, means) == (2_500_000, [0.5, 0.25, 0.4])
     assert 30.0 <= seconds < 35.0
     assert not clock.is_overdue
-    engine.progress.seconds = 60.0 + train.OVERDUE
+    engine.progress.seconds = 60.0 + learner.OVERDUE
     assert clock.is_overdue
     clock.bar.close()
 
@@ -190,7 +196,7 @@ def test_the_teacher_of_each_job():
 def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path):
     options = tiny(job, learning_rate=1e-3, entropy=0.1, final_entropy=0.02)
     engine = SB3Engine(options, HIT_MAC, tmp_path)
-    engine.update(SimpleNamespace(fraction=0.25, is_overdue=False, add_point=lambda *means, **named: None))
+    engine.update(clock_at(0.25, options))
     assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(0.75e-3)
     assert engine.model.ent_coef == pytest.approx(0.08)
     engine.model.logger.close()
@@ -251,7 +257,7 @@ def test_the_critic_of_a_start_learns_alone_at_first(job, start, done, alone, tm
     )
     engine = SB3Engine(options, HIT_MAC, tmp_path)
     before = {name: tensor.clone() for name, tensor in tensors_of(engine.model.policy).items()}
-    engine.update(SimpleNamespace(fraction=done, is_overdue=False, add_point=lambda *means, **named: None))
+    engine.update(clock_at(done, options))
     changed = {
         name for name, tensor in tensors_of(engine.model.policy).items() if not torch.equal(tensor, before[name])
     }

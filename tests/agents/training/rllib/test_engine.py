@@ -1,4 +1,4 @@
-"""Training by RLlib: the same run as by the default engine, on several processes, one of which is killed."""
+"""Training by RLlib: the files of the default engine, several processes, one of which is killed."""
 
 import json
 import os
@@ -16,17 +16,13 @@ import yaml
 pytest.importorskip("ray.rllib", reason="RLlib is not installed: pip install 'hitmac[rllib]'")
 
 import ray
-import torch
-from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from stable_baselines3.common.logger import configure
 
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
+from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
-from hitmac.agents.training.rllib import ppo
-from hitmac.agents.training.train import build
-from hitmac.envs import load_scenario
+from hitmac.agents.training.rllib import engine
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
 RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
@@ -106,73 +102,55 @@ def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
 
 @pytest.mark.slow
 def test_numbers_that_are_not_finite_end_the_training(failed, shared_ray, monkeypatch):
-    sample, calls = ppo.SceneEnvRunner.sample, []
+    steps, step_wait = [], DirectionalSensorVecEnv.step_wait
 
-    def spoilt(self, **kwargs):
-        (found,) = sample(self, **kwargs)
-        calls.append(1)
-        if len(calls) == 3:
-            found.rewards.data[3 * 4 + 2] = np.nan  # step 2 of scene 3
-        return [found]
+    def spoilt(self):
+        observation, rewards, *rest = step_wait(self)
+        steps.append(1)
+        if len(steps) == 11:  # the first two warm up
+            rewards[3] = np.nan
+        return observation, rewards, *rest
 
     fast = ("--num-env-runners", 1, "--epochs", 1, "--batch-size", 24, "--learning-rate", 1e30)
     assert "step 24: the policy's TurnHead gives " in failed(*RLLIB, "--run-dir", "fast", *fast)
     assert not Path("fast/checkpoint").exists()
-    monkeypatch.setattr(ppo.SceneEnvRunner, "sample", spoilt)
+    monkeypatch.setattr(DirectionalSensorVecEnv, "step_wait", spoilt)
     assert "the reward of scene 3 holds nan" in failed(*RLLIB, "--run-dir", "spoilt")
     assert all(weight.isfinite().all() for weight in load_policy("spoilt")[0].parameters())
 
 
+class Runner:
+    """Env runner of four scenes without rollouts."""
+
+    def __init__(self, number):
+        self.worker_index, self.callback, self.seeds = number, None, []
+
+    def begin(self, seed):
+        self.callback = "begun"
+        self.seeds.append(seed)
+        return 4
+
+    def sample(self):
+        return None
+
+
 def test_no_seed_is_used_twice():
-    begun, options = [], SimpleNamespace(num_envs=10)
-    seeds = ppo.ScenePPO.__new__(ppo.ScenePPO)
-    seeds.config = SimpleNamespace(num_env_runners=3, env_config={"options": options})
+    runners = [Runner(number) for number in (1, 2, 3)]
+    seeds = engine.ScenePPO.__new__(engine.ScenePPO)
+    seeds.config = SimpleNamespace(num_env_runners=3, env_config={"options": None})
     seeds.env_runner_group = SimpleNamespace(
-        foreach_env_runner=lambda begin, **which: begun.append((which["remote_worker_ids"][0], begin.keywords["seed"]))
+        foreach_env_runner=lambda call, remote_worker_ids=(1, 2, 3), local_env_runner=True: [
+            call(runner) for runner in runners if runner.worker_index in remote_worker_ids
+        ]
     )
-    seeds.begin_scenes(2**40, 0)
-    seeds._begin_in([2])
-    assert begun == [(1, 2**40), (2, 2**40 + 4), (3, 2**40 + 7), (2, 2**40 + 10)]
-    assert seeds.seeds_used == 13
-
-
-def test_a_gradient_step_is_that_of_the_default_engine():
-    """Both engines take the same rows to the same weights."""
-    scenario = load_scenario("random")  # with sensors that are absent
-    options = CoverageRewardOptions(
-        num_envs=8, rollout_steps=4, batch_size=32, epochs=1, weight_dim=8, engine="rllib", entropy=0.1, critic="amc"
-    )
-    model, venv, config = build(options, scenario)
-    model.set_logger(configure(None, []))
-    weights = {name: tensor.numpy().copy() for name, tensor in tensors_of(model.policy).items()}
-    _, callback = model._setup_learn(32)
-    model.collect_rollouts(venv, callback, model.rollout_buffer, 4)
-    buffer = model.rollout_buffer
-    rows = next(iter(buffer.get(32)))
-    model.train()
-
-    own = ppo.ppo_config(options, scenario, build_policy(config, scenario))
-    spaces = {"default_policy": (venv.observation_space, venv.action_space)}
-    own.learner_connector = None
-    taught = own.build_learner(spaces=spaces)
-    taught.build()
-    taught.begin(weights, {}, 0)
-    taught.set_rates(options.learning_rate, options.entropy)
-    with torch.no_grad():
-        logits = taught.module["default_policy"].forward_train({"obs": rows.observations})["action_dist_inputs"]
-    batch = {
-        "obs": rows.observations,
-        "actions": rows.actions.long(),
-        "action_logp": rows.old_log_prob,
-        "action_dist_inputs": logits,
-        "advantages": rows.advantages,
-        "value_targets": rows.returns,
-    }
-    taught.update(batch=MultiAgentBatch({"default_policy": SampleBatch(batch)}, len(rows.returns)), num_epochs=1)
-    changed = tensors_of(model.policy)
-    for name, tensor in tensors_of(taught.policy).items():
-        assert name.startswith("value") or (changed[name].numpy() != weights[name]).any()
-        torch.testing.assert_close(tensor, changed[name], atol=2e-6, rtol=1e-4)
+    seeds.first_seed = 2**40
+    seeds.training_step()
+    assert seeds.begun == [1, 2, 3]
+    runners[1].callback = None  # it has been restarted
+    seeds.training_step()
+    assert (seeds.begun, seeds.rollouts) == ([2], [])
+    assert [runner.seeds for runner in runners] == [[2**40], [2**40 + 4, 2**40 + 12], [2**40 + 8]]
+    assert seeds.seeds_used == 16
 
 
 @pytest.mark.slow
