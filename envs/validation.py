@@ -267,6 +267,32 @@ def invalid_fields(
     return converted, errors
 
 
+Rules = Iterator[tuple[str, Any, str]]
+"""Rules of a dataclass: the name of a field, whether its value fits the other fields, and the allowed values."""
+
+
+def rules(method: Callable[[Any], Rules]) -> Callable[[Any], Rules]:
+    """Mark a method that yields :data:`Rules`, below the fields that they are of; see :func:`broken_rules`."""
+    method.is_rules = True  # type: ignore[attr-defined]
+    return method
+
+
+@functools.cache
+def _rules_of(kind: type) -> list[Callable[[Any], Rules]]:
+    methods = [method for base in reversed(kind.__mro__) for method in vars(base).values()]
+    return [method for method in methods if hasattr(method, "is_rules")]
+
+
+def broken_rules(values: Any) -> dict[str, str]:
+    """Return the allowed values, in words, by the name of each field that breaks a rule; of several rules the first."""
+    found: dict[str, str] = {}
+    for method in _rules_of(type(values)):
+        for name, fits, words in method(values):
+            if not fits:
+                found.setdefault(name, words)
+    return found
+
+
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstring of every field of a dataclass, also inherited, in one line; ``""`` without one."""
     docs: dict[str, str] = {}
