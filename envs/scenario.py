@@ -160,15 +160,14 @@ class Scenario:
 
     @validation.rules
     def _motors(self) -> validation.Rules:
-        one, still = not isinstance(self.turn_rates, tuple), not self.zoom and not self.rails
-        lowest, highest = self.rates if self.turn_rates and (one or len(self.turn_rates) == 2) else (0.0, 0.0)
-        ordered = lowest <= highest and (one or len(self.turn_rates) == 2)
-        yield "turn_rates", ordered, "the highest rate, or [lowest, highest]"
+        given = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
+        lowest, highest = self.rates if self.turn_rates and len(given) == 2 else (0.0, 0.0)
+        yield "turn_rates", len(given) == 2 and lowest <= highest, "the highest rate, or [lowest, highest]"
         yield "acceleration", highest or not self.acceleration, "0 without turn_rates"
         yield "command_delay", highest or not self.command_delay, "0 without turn_rates"
         moves = not self.dead_zone or self.dead_zone < highest
         yield "dead_zone", moves, f"0, or under the highest of turn_rates ({highest:g})"
-        turns = self.action == "turn" or self.warehouses or (highest and still)
+        turns = self.action == "turn" or self.warehouses or (highest and not self.zoom and not self.rails)
         yield "action", turns, "turn, without warehouses, and without turn_rates or with zoom or rails"
 
     zoom: Annotated[tuple[float, ...], over(0, 360, "degrees")] = ()
@@ -472,8 +471,9 @@ class Scenario:
             invalid["arena"] = ValueError(f"arena is {plain(self.arena)}; {words}")
         if not invalid:
             vars(self).update({name: _grown(value, *self.extent) for name, value in left_out.items()})
-            for name, fits in validation.broken_rules(self).items():
-                invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
+            for name, fits in validation.broken_rules(self):
+                words = f"{name} is {plain(getattr(self, name))!r}; it must be {fits}"
+                invalid.setdefault(name, ValueError(words))
         validation.raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
         if count and self.tracks:
             vars(self)["num_targets"] = most_at_once(self)

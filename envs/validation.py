@@ -278,19 +278,14 @@ def rules(method: Callable[[Any], Rules]) -> Callable[[Any], Rules]:
 
 
 @functools.cache
-def _rules_of(kind: type) -> list[Callable[[Any], Rules]]:
+def _rules_of(kind: Any) -> list[Callable[[Any], Rules]]:
     methods = [method for base in reversed(kind.__mro__) for method in vars(base).values()]
     return [method for method in methods if hasattr(method, "is_rules")]
 
 
-def broken_rules(values: Any) -> dict[str, str]:
-    """Return the allowed values, in words, by the name of each field that breaks a rule; of several rules the first."""
-    found: dict[str, str] = {}
-    for method in _rules_of(type(values)):
-        for name, fits, words in method(values):
-            if not fits:
-                found.setdefault(name, words)
-    return found
+def broken_rules(values: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each field that breaks a rule of its class, with the allowed values in words."""
+    return ((name, words) for method in _rules_of(type(values)) for name, fits, words in method(values) if not fits)
 
 
 def field_docs(kind: type) -> dict[str, str]:
