@@ -277,15 +277,12 @@ def rules(method: Callable[[Any], Rules]) -> Callable[[Any], Rules]:
     return method
 
 
-@functools.cache
-def _rules_of(kind: Any) -> list[Callable[[Any], Rules]]:
-    methods = [method for base in reversed(kind.__mro__) for method in vars(base).values()]
-    return [method for method in methods if hasattr(method, "is_rules")]
-
-
 def broken_rules(values: Any) -> Iterator[tuple[str, str]]:
     """Yield the name of each field that breaks a rule of its class, with the allowed values in words."""
-    return ((name, words) for method in _rules_of(type(values)) for name, fits, words in method(values) if not fits)
+    for base in reversed(type(values).__mro__):
+        for method in vars(base).values():
+            if hasattr(method, "is_rules"):
+                yield from ((name, words) for name, fits, words in method(values) if not fits)
 
 
 def field_docs(kind: type) -> dict[str, str]:

@@ -246,7 +246,7 @@ class ScenePPO(PPO):
 
 def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
     """Return the ``PPOConfig`` for the options of a job, with the meaning that they have in the default engine."""
-    per_sensor = options.task.spec.role == "executor" or getattr(options, "per_sensor", False)
+    per_sensor = options.acts_alone
     batch = options.rollout_steps * options.num_envs * (scenario.num_sensors if per_sensor else 1)  # of rows
     parts = max(options.num_learners, 1)
     gpu = checked_device(options.device).type != "cpu"
