@@ -121,6 +121,15 @@ class Scenario:
     whole_numbers: bool = scaled(True)
     """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
+    @validation.rules
+    def _numbers(self) -> validation.Rules:
+        n, m, names = self.num_sensors, self.num_targets, self.sensor_names
+        differ = len(set(names)) == len(names)
+        yield "min_sensors", self.min_sensors <= n, f"0 to num_sensors ({n})"
+        yield "sensor_names", differ and len(names) in (0, n), f"empty, or different names, {self._each}"
+        yield "min_targets", self.min_targets <= m, f"0 to num_targets ({m})"
+        yield "seen_by", self.seen_by <= n, f"1 to num_sensors ({n})"
+
     sensing_range: Annotated[float | tuple[float, ...], over(0)] = scaled(800.0)
     """Largest distance at which a sensor sees a target. One number, or one for each sensor."""
     field_of_view: Annotated[float | tuple[float, ...], over(0, 360, "degrees")] = 90.0
@@ -128,6 +137,12 @@ class Scenario:
     sensor."""
     turn_angle: Annotated[float | tuple[float, ...], over(0, 180, "degrees")] = 5.0
     """Angle that a sensor turns in one sub-step. One number, or one for each sensor."""
+
+    @validation.rules
+    def _views(self) -> validation.Rules:
+        for name in ("sensing_range", "field_of_view", "turn_angle"):
+            yield name, np.size(getattr(self, name)) in (1, self.num_sensors), f"one number, or {self._each}"
+
     turn_rates: Annotated[float | tuple[float, ...], Range(0)] = 0.0
     """Highest rate of the sensors' motors, or [lowest, highest], degrees per second. A turn commands turn_angle per
     time_step, or the highest rate if that is lower. 0: no motors, a sensor turns by turn_angle at once."""
@@ -142,11 +157,36 @@ class Scenario:
     action: Annotated[str, Choice(("turn", "rate"))] = "turn"
     """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over
     0; with warehouses shares of `turn_angle` and `zoom_step`."""
+
+    @validation.rules
+    def _motors(self) -> validation.Rules:
+        given = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
+        lowest, highest = self.rates if self.turn_rates and len(given) == 2 else (0.0, 0.0)
+        yield "turn_rates", len(given) == 2 and lowest <= highest, "the highest rate, or [lowest, highest]"
+        yield "acceleration", highest or not self.acceleration, "0 without turn_rates"
+        yield "command_delay", highest or not self.command_delay, "0 without turn_rates"
+        moves = not self.dead_zone or self.dead_zone < highest
+        yield "dead_zone", moves, f"0, or under the highest of turn_rates ({highest:g})"
+        turns = self.action == "turn" or self.warehouses or (highest and not self.zoom and not self.rails)
+        yield "action", turns, "turn, without warehouses, and without turn_rates or with zoom or rails"
+
     zoom: Annotated[tuple[float, ...], over(0, 360, "degrees")] = ()
     """Narrowest and widest field of view of zooming lenses; empty: lenses do not zoom. The area of the view
     stays constant, so that a narrower view reaches farther."""
     zoom_step: Positive = 10.0
     """Change of the field of view in one sub-step of zooming, degrees."""
+
+    @validation.rules
+    def _lenses(self) -> validation.Rules:
+        zooms = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
+        words = "the narrowest and the widest field of view"
+        yield "zoom", zooms or not self.zoom, f"empty, or {words}, at most 360 degrees"
+        yield "zoom", zooms or not self.warehouses, f"{words} with warehouses"
+        if zooms:
+            (narrowest, widest), view = self.zoom, self.field_of_view
+            fits = narrowest <= np.min(view) and np.max(view) <= widest
+            yield "field_of_view", fits, f"within zoom ({narrowest:g} to {widest:g} degrees)"
+
     rails: tuple[tuple[Corner, ...], ...] = ()
     """Polylines on which the sensors move, each a list of corners, closed if the last is the first: one for all
     sensors, or one for each (a rail of one corner is a fixed place); empty: no sensor moves."""
@@ -155,6 +195,20 @@ class Scenario:
     rail_starts: Annotated[tuple[float, ...], Range(0)] = ()
     """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, assigned at
     random, on rails of their own the i-th for sensor i; empty: anywhere."""
+
+    @validation.rules
+    def _rails(self) -> validation.Rules:
+        n, starts = self.num_sensors, self.rail_starts[: self.num_sensors] if self.rails else ()
+        corners = all(self.rails) and all(one != other for rail in self.rails for one, other in pairwise(rail))
+        yield "placement", (self.placement == "rails") == bool(self.rails), "rails if and only if rails are given"
+        yield "rails", len(self.rails) in (0, 1, n), f"empty, one rail, or {self._each}"
+        yield "rails", corners, "lists of corners [x, y], at least one each, and no two in a row the same"
+        yield "rails", all(map(self._holds, self.rails)), self._inside
+        yield "rail_starts", len(starts) in (0, n), f"empty, or a place for each of the {n} sensors"
+        if starts and corners and len(self.rails) in (1, n):
+            lengths = np.broadcast_to(make_rails(self.rails).length, n)[: len(starts)]
+            yield "rail_starts", (np.array(starts) <= lengths).all(), "at most the lengths of the rails"
+
     failure_rate: Fraction = 0.0
     """Probability that a working sensor fails in a sub-step; it then neither sees nor turns."""
     recovery_rate: Fraction = 0.0
@@ -171,6 +225,15 @@ class Scenario:
     false_detections: Annotated[float, Range(0, 1000)] = 0.0
     """Mean number of detections of no target, of a sensor in one observation, without identities: a Poisson number,
     uniform in the view inside the arena and in front of obstacles, with full knowledge in the arena."""
+
+    @validation.rules
+    def _detections(self) -> validation.Rules:
+        for name, words in (("position_noise", "[along, across]"), ("missed_detections", "[near, far]")):
+            two = not self.identities and np.size(getattr(self, name)) == 2
+            single = not isinstance(getattr(self, name), tuple)
+            yield name, single or two, f"one number, or without identities {words}"
+        yield "false_detections", not (self.identities and self.false_detections), "0 with identities"
+
     knowledge: Annotated[str, Choice(KNOWLEDGE)] = "full"
     """Knowledge of the targets: `full`: the positions of all, as in HiT-MAC; `shared`: what any sensor sees;
     `neighbours`: what the sensor sees itself and what others report; `own`: what it sees itself. Of an unseen target
@@ -206,6 +269,31 @@ class Scenario:
     """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m).
     With pan_limits, uniform within them, or the nearest heading within."""
 
+    @validation.rules
+    def _placements(self) -> validation.Rules:
+        n, each, places, headings = self.num_sensors, self._each, self.sensor_positions, self.sensor_headings
+        areas = self.sensor_areas if self.placement == "areas" else ()
+        yield "sensor_areas", self.placement != "areas" or areas, "at least one area"
+        yield "sensor_areas", all(map(self._holds_area, areas)), f"[x low, x high, y low, y high] {self._inside}"
+        fits = self.placement != "grid" or self.grid**2 >= n
+        yield "grid", fits, f"large enough for one cell for each of {n} sensors"
+        fits = self.placement != "random" or (n - 1) * self.spacing**2 <= self._room
+        yield "spacing", fits, f"smaller, since {n} sensors would fill the arena"
+        yield (
+            "placement",
+            (self.placement == "fixed") == bool(places),
+            "fixed if and only if sensor_positions are given",
+        )
+        yield "sensor_positions", len(places) in (0, n), f"[x, y] of each of the {n} sensors"
+        yield "sensor_positions", self._holds(places), f"[x, y] of each of the {n} sensors, {self._inside}"
+        pans = len(self.pan_limits) in (0, 1, n) and all(low <= high for low, high in self.pan_limits)
+        yield "pan_limits", pans, f"empty, or [low, high] with low at most high, one pair or {each}"
+        yield "sensor_headings", len(headings) in (0, n), f"empty, or {each}"
+        if headings and pans and len(headings) == n:
+            limits = limits_of(self)
+            far = outside(within(np.array(headings), limits), limits)
+            yield "sensor_headings", not far.any(), f"within pan_limits {self.pan_limits}"
+
     target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""
     walk: Annotated[str, Choice(WALKS)] = ""
@@ -233,6 +321,12 @@ class Scenario:
     """Probability that a target leaves in a sub-step; a target that has left does not count."""
     return_rate: Fraction = 0.0
     """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
+
+    @validation.rules
+    def _targets(self) -> validation.Rules:
+        yield "max_speed", self.max_speed > self.min_speed, f"over min_speed ({self.min_speed:g})"
+        yield "target_area", self._holds_area(self.target_area), f"[x low, x high, y low, y high] {self._inside}"
+
     tracks: tuple[str, ...] | str = ()
     """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
     episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
@@ -241,6 +335,14 @@ class Scenario:
     time=1,id=2,x=3,y=4."""
     past_tracks: tuple[str, ...] | str = ()
     """CSV files of earlier tracks, from which planners and beliefs learn how targets move; empty: `tracks`."""
+
+    @validation.rules
+    def _recordings(self) -> validation.Rules:
+        for name in ("min_targets", "leave_rate"):
+            yield name, not (self.tracks and getattr(self, name)), "0 with tracks, in which targets come and go"
+        yield "walk", self.walk != "recorded" or self.tracks, "recorded only with tracks"
+        fits = columns_of(self.columns)
+        yield "columns", fits, "such as time=t,id=track, with different columns for time, id, x and y"
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
@@ -252,6 +354,20 @@ class Scenario:
     disc_areas: tuple[Area, ...] = ()
     """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
     the arena."""
+
+    @validation.rules
+    def _discs(self) -> validation.Rules:
+        small, large, most = min(self.disc_radius, default=0), max(self.disc_radius, default=0), min(self.extent)
+        yield "discs", all(radius > 0 for *_, radius in self.discs), "[x, y, radius] with a radius over 0"
+        yield "disc_radius", self.disc_radius == (small, large), "the lowest and the highest radius"
+        if self.random_discs:
+            free = self.num_sensors * large**2 <= self._room
+            yield "disc_radius", large <= most, f"at most the arena ({most:g})"
+            yield "disc_radius", free, "smaller, since no disc may cover any sensor"
+        yield "disc_areas", self.warehouses or not self.disc_areas, "empty without warehouses"
+        fits = all(map(self._holds_area, self.disc_areas))
+        yield "disc_areas", fits, f"[x low, x high, y low, y high] {self._inside}"
+
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
     blocks: Annotated[tuple[int, ...], Range(1, 10_000)] = ()
@@ -259,6 +375,20 @@ class Scenario:
     at (rows + 1) * (columns + 1) places; empty: no city."""
     street_width: Positive = scaled(50.0)
     """Width of the streets between blocks."""
+
+    @validation.rules
+    def _streets(self) -> validation.Rules:
+        n, (width, height) = self.num_sensors, self.extent
+        yield "walk", self.walk != "streets" or self.blocks, "streets only with blocks"
+        yield "placement", self.placement != "crossings" or self.blocks, "crossings only with blocks"
+        yield "blocks", len(self.blocks) in (0, 2), "empty, or [rows, columns]"
+        if len(self.blocks) == 2:
+            rows, columns = self.blocks
+            most = min(2 * width / (columns + 1), 2 * height / (rows + 1))
+            fits = self.placement != "crossings" or (rows + 1) * (columns + 1) >= n
+            yield "street_width", self.street_width < most, f"under {most:g} with these blocks"
+            yield "blocks", fits, f"enough for a crossing for each of {n} sensors"
+
     zones: tuple[tuple[Corner, ...], ...] = ()
     """Polygons, each a list of corners, in which a target counts as often in the coverage as `zone_values` says; of
     several the last in the list. A point on the border is inside."""
@@ -266,6 +396,18 @@ class Scenario:
     """Value of each zone; outside, it is 1."""
     target_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
     """Value of each target, multiplied by that of its zone; empty: 1."""
+
+    @validation.rules
+    def _values(self) -> validation.Rules:
+        zones, values, m = self.zones, self.target_values, self.num_targets
+        yield "zones", all(len(zone) >= 3 for zone in zones), "lists of at least 3 corners [x, y]"
+        yield "zones", all(map(self._holds, zones)), self._inside
+        yield "zone_values", len(self.zone_values) == len(zones), f"one for each of the {len(zones)} zones"
+        yield "target_values", len(values) in (0, m), f"empty, or one for each of the {m} targets"
+        yield "target_values", not values or max(values) > 0, "over 0 for at least one target"
+        named = self.identities and not self.tracks
+        yield "target_values", named or not values, "empty without identities or with tracks"
+
     seen_by: Count = 1
     """k, the number of sensors that must see a target to cover it, up to num_sensors."""
 
@@ -286,6 +428,17 @@ class Scenario:
     occlusion: Annotated[str, Choice(("exact", "rays"))] = "exact"
     """Discs that block a view, with warehouses: `exact`: those on the line of sight; `rays`: interpolated between rays,
     as in MATE."""
+
+    @validation.rules
+    def _game(self) -> validation.Rules:
+        alone = next((name for name in _NOT_IN_GAMES if getattr(self, name)), "")
+        carries, many = self.walk.startswith("carry"), len(self.warehouses)
+        yield "warehouses", many != 1, "empty, or at least 2"
+        yield "warehouses", self._holds(self.warehouses), self._inside
+        yield "warehouses", not (many and alone), f"empty with {alone}"
+        yield "walk", carries == bool(many), "one of carry-... if and only if warehouses are given"
+        yield "placement", self.placement == "areas" or not many, "areas with warehouses"
+
     background: str = ""
     """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
     YAML file; empty: none."""
@@ -318,8 +471,9 @@ class Scenario:
             invalid["arena"] = ValueError(f"arena is {plain(self.arena)}; {words}")
         if not invalid:
             vars(self).update({name: _grown(value, *self.extent) for name, value in left_out.items()})
-            for name, fits in contradictions(self).items():
-                invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
+            for name, fits in validation.broken_rules(self):
+                words = f"{name} is {plain(getattr(self, name))!r}; it must be {fits}"
+                invalid.setdefault(name, ValueError(words))
         validation.raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
         if count and self.tracks:
             vars(self)["num_targets"] = most_at_once(self)
@@ -340,6 +494,28 @@ class Scenario:
         """The arena in messages: ``+-1250``, or ``+-1200 x +-600``."""
         half_width, half_height = self.extent
         return f"+-{half_width:g}" if half_width == half_height else f"+-{half_width:g} x +-{half_height:g}"
+
+    @property
+    def _inside(self) -> str:
+        return f"inside the arena of {self.arena_words}"
+
+    @property
+    def _each(self) -> str:
+        return f"one for each of the {self.num_sensors} sensors"
+
+    def _holds(self, points: Any) -> bool:
+        """Return True if all points (k, 2) are in the arena."""
+        return all(abs(x) <= half for point in points for x, half in zip(point, self.extent, strict=True))
+
+    def _holds_area(self, area: Sequence[float]) -> bool:
+        low_x, high_x, low_y, high_y = area
+        return low_x <= high_x and low_y <= high_y and self._holds([(low_x, low_y), (high_x, high_y)])
+
+    @property
+    def _room(self) -> float:
+        """Largest sum of squared radii of discs with a quarter of the arena left free, where a place is soon found."""
+        width, height = self.extent
+        return 3 * width * height / math.pi - sum(radius**2 for *_, radius in self.discs)
 
     @property
     def all_walls(self) -> np.ndarray:
@@ -450,115 +626,6 @@ class Scenario:
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
-
-
-def contradictions(scenario: Scenario) -> dict[str, str]:
-    """Return the allowed values, in words, by the name of each parameter that contradicts others."""
-    s, n, m, (width, height) = scenario, scenario.num_sensors, scenario.num_targets, scenario.extent
-    each, arena = f"one for each of the {n} sensors", f"inside the arena of {s.arena_words}"
-    zooms = len(s.zoom) == 2 and s.zoom[0] <= s.zoom[1]
-    rates = np.ndim(s.turn_rates) == 0 or np.size(s.turn_rates) == 2
-    lowest, highest = s.rates if rates and s.turn_rates else (0.0, 0.0)
-    still = not s.zoom and not s.rails
-    narrowest, widest = s.zoom if zooms else (0, 360)
-    # Positions are drawn until one is free, which ends soon if a quarter of the arena is free.
-    room, taken = 3 * width * height / math.pi, (n - 1) * s.spacing**2 + sum(radius**2 for *_, radius in s.discs)
-    small, large, largest = min(s.disc_radius, default=0), max(s.disc_radius, default=0), min(width, height)
-    rows, columns = s.blocks if len(s.blocks) == 2 else (0, 0)
-    street = min(2 * width / (columns + 1), 2 * height / (rows + 1))
-    crossings = (rows + 1) * (columns + 1) if rows and s.placement == "crossings" else n
-    names = len(set(s.sensor_names))
-    areas, places = s.sensor_areas if s.placement == "areas" else (), s.sensor_positions
-    corners = all(s.rails) and all(one != other for rail in s.rails for one, other in pairwise(rail))
-    rails = corners and len(s.rails) in (0, 1, n)
-    lengths = np.broadcast_to(make_rails(s.rails).length, n) if s.rails and rails else np.full(n, np.inf)
-    starts = s.rail_starts[:n] if s.rails else ()
-    pans = len(s.pan_limits) in (0, 1, n) and all(low <= high for low, high in s.pan_limits)
-    headings, named = np.array(s.sensor_headings), s.target_values
-    alone = next((name for name in _NOT_IN_GAMES if getattr(s, name)), "")  # without warehouses
-    carries = s.walk.startswith("carry")
-    limit = limits_of(s) if pans and len(headings) == n else np.full((len(headings), 2), (-np.inf, np.inf))
-
-    def one_or_two(numbers: Any) -> bool:
-        return not isinstance(numbers, tuple) or (len(numbers) == 2 and not s.identities)
-
-    def inside(points: Any) -> bool:
-        return bool((np.abs(np.reshape(points, (-1, 2))) <= s.extent).all())
-
-    def within_arena(low_x: float, high_x: float, low_y: float, high_y: float) -> bool:
-        return low_x <= high_x and low_y <= high_y and inside((low_x, low_y, high_x, high_y))
-
-    rules = (
-        ("min_sensors", s.min_sensors <= n, f"0 to num_sensors ({n})"),
-        ("sensor_names", names in (0, n) and names == len(s.sensor_names), f"empty, or different names, {each}"),
-        ("min_targets", s.min_targets <= s.num_targets, f"0 to num_targets ({s.num_targets})"),
-        ("sensing_range", np.size(s.sensing_range) in (1, n), f"one number, or {each}"),
-        ("field_of_view", np.size(s.field_of_view) in (1, n), f"one number, or {each}"),
-        ("turn_angle", np.size(s.turn_angle) in (1, n), f"one number, or {each}"),
-        ("turn_rates", rates and lowest <= highest, "the highest rate, or [lowest, highest]"),
-        ("acceleration", highest or not s.acceleration, "0 without turn_rates"),
-        ("command_delay", highest or not s.command_delay, "0 without turn_rates"),
-        ("dead_zone", s.dead_zone < highest or not s.dead_zone, f"0, or under the highest of turn_rates ({highest:g})"),
-        ("action", s.action == "turn" or s.warehouses or (highest and still),
-         "turn, without warehouses, and without turn_rates or with zoom or rails"),
-        ("zoom", not s.zoom or zooms, "empty, or the narrowest and the widest field of view, at most 360 degrees"),
-        ("field_of_view", narrowest <= np.min(s.field_of_view), f"within zoom ({narrowest:g} to {widest:g} degrees)"),
-        ("field_of_view", np.max(s.field_of_view) <= widest, f"within zoom ({narrowest:g} to {widest:g} degrees)"),
-        ("max_speed", s.max_speed > s.min_speed, f"over min_speed ({s.min_speed:g})"),
-        ("min_targets", not (s.tracks and s.min_targets), "0 with tracks, in which targets come and go"),
-        ("leave_rate", not (s.tracks and s.leave_rate), "0 with tracks, in which targets come and go"),
-        ("columns", columns_of(s.columns), "such as time=t,id=track, with different columns for time, id, x and y"),
-        ("position_noise", one_or_two(s.position_noise), "one number, or without identities [along, across]"),
-        ("missed_detections", one_or_two(s.missed_detections), "one number, or without identities [near, far]"),
-        ("false_detections", not (s.identities and s.false_detections), "0 with identities"),
-        ("sensor_areas", s.placement != "areas" or areas, "at least one area"),
-        ("target_area", within_arena(*s.target_area), f"[x low, x high, y low, y high] {arena}"),
-        ("sensor_areas", all(within_arena(*area) for area in areas), f"[x low, x high, y low, y high] {arena}"),
-        ("grid", s.placement != "grid" or s.grid**2 >= n, f"large enough for one cell for each of {n} sensors"),
-        ("spacing", s.placement != "random" or taken <= room, f"smaller, since {n} sensors would fill the arena"),
-        ("discs", all(radius > 0 for *_, radius in s.discs), "[x, y, radius] with a radius over 0"),
-        ("disc_radius", s.disc_radius == (small, large), "the lowest and the highest radius"),
-        ("disc_radius", not s.random_discs or large <= largest, f"at most the arena ({largest:g})"),
-        ("disc_radius", not s.random_discs or n * large**2 <= room, "smaller, since no disc may cover any sensor"),
-        ("walk", s.walk != "streets" or s.blocks, "streets only with blocks"),
-        ("walk", s.walk != "recorded" or s.tracks, "recorded only with tracks"),
-        ("warehouses", len(s.warehouses) != 1, "empty, or at least 2"),
-        ("warehouses", inside(s.warehouses), arena),
-        ("warehouses", not s.warehouses or not alone, f"empty with {alone}"),
-        ("walk", carries == bool(s.warehouses), "one of carry-... if and only if warehouses are given"),
-        ("placement", s.placement == "areas" or not s.warehouses, "areas with warehouses"),
-        ("zoom", zooms or not s.warehouses, "the narrowest and the widest field of view with warehouses"),
-        ("disc_areas", s.warehouses or not s.disc_areas, "empty without warehouses"),
-        ("disc_areas", all(within_arena(*area) for area in s.disc_areas), f"[x low, x high, y low, y high] {arena}"),
-        ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks"),
-        ("blocks", len(s.blocks) in (0, 2), "empty, or [rows, columns]"),
-        ("street_width", not rows or s.street_width < street, f"under {street:g} with these blocks"),
-        ("blocks", crossings >= n, f"enough for a crossing for each of {n} sensors"),
-        ("placement", (s.placement == "rails") == bool(s.rails), "rails if and only if rails are given"),
-        ("placement", (s.placement == "fixed") == (places != ()), "fixed if and only if sensor_positions are given"),
-        ("rails", len(s.rails) in (0, 1, n), f"empty, one rail, or {each}"),
-        ("rails", corners, "lists of corners [x, y], at least one each, and no two in a row the same"),
-        ("rails", all(map(inside, s.rails)), arena),
-        ("rail_starts", len(starts) in (0, n), f"empty, or a place for each of the {n} sensors"),
-        ("rail_starts", (np.array(starts) <= lengths[: len(starts)]).all(), "at most the lengths of the rails"),
-        ("zones", all(len(zone) >= 3 for zone in s.zones), "lists of at least 3 corners [x, y]"),
-        ("zones", all(map(inside, s.zones)), arena),
-        ("zone_values", len(s.zone_values) == len(s.zones), f"one for each of the {len(s.zones)} zones"),
-        ("target_values", len(named) in (0, m), f"empty, or one for each of the {m} targets"),
-        ("target_values", not named or max(named) > 0, "over 0 for at least one target"),
-        ("target_values", not named or (s.identities and not s.tracks), "empty without identities or with tracks"),
-        ("seen_by", s.seen_by <= n, f"1 to num_sensors ({n})"),
-        ("sensor_positions", len(places) in (0, n), f"[x, y] of each of the {n} sensors"),
-        ("sensor_positions", inside(places), f"[x, y] of each of the {n} sensors, {arena}"),
-        ("pan_limits", pans, f"empty, or [low, high] with low at most high, one pair or {each}"),
-        ("sensor_headings", len(headings) in (0, n), f"empty, or {each}"),
-        ("sensor_headings", not outside(within(headings, limit), limit).any(), f"within pan_limits {s.pan_limits}"),
-    )  # fmt: skip
-    found: dict[str, str] = {}
-    for name, fits, words in rules:
-        if not fits:
-            found.setdefault(name, words)
-    return found
 
 
 SCENES = Path(__file__).parent / "scenes"

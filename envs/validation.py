@@ -267,6 +267,24 @@ def invalid_fields(
     return converted, errors
 
 
+Rules = Iterator[tuple[str, Any, str]]
+"""Rules of a dataclass: the name of a field, whether its value fits the other fields, and the allowed values."""
+
+
+def rules(method: Callable[[Any], Rules]) -> Callable[[Any], Rules]:
+    """Mark a method that yields :data:`Rules`, below the fields that they are of; see :func:`broken_rules`."""
+    method.is_rules = True  # type: ignore[attr-defined]
+    return method
+
+
+def broken_rules(values: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name of each field that breaks a rule of its class, with the allowed values in words."""
+    for base in reversed(type(values).__mro__):
+        for method in vars(base).values():
+            if hasattr(method, "is_rules"):
+                yield from ((name, words) for name, fits, words in method(values) if not fits)
+
+
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstring of every field of a dataclass, also inherited, in one line; ``""`` without one."""
     docs: dict[str, str] = {}

@@ -62,7 +62,7 @@ def run_command(arguments: list[str]) -> None:
     arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
     asked = parse(COMMANDS[job], program, arguments)
     options, scenario = resolve(asked, given_options(type(asked), arguments))
-    if options.is_group or getattr(options, "address", None):
+    if options.is_group or options.clusters:
         check_group(options)
     with open_run(options, scenario) as options:
         stopped = (train_group if options.is_group else train_run)(options, scenario)

@@ -1,17 +1,20 @@
-"""Options of trainings, a flat dataclass for each job: their defaults, and combinations that are refused."""
+"""Options of trainings, a flat dataclass for each job, and combinations that are refused.
+
+Defaults that shape a training stand in ``presets.yaml``, whole for every job and situation.
+"""
 
 import dataclasses
 import importlib.util
 import itertools
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import tyro
 
-from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned, in_place
+from hitmac.agents.baselines.levels import EXECUTORS, in_place
 from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.duel import load_opponent
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
@@ -22,12 +25,13 @@ from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, load_executor, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
-from hitmac.envs import tasks, validation
+from hitmac.envs import validation
 from hitmac.envs.entities import EntityObserver
+from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE, Scenario
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
-from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle
+from hitmac.envs.tasks.base import Decision, Idle
 from hitmac.envs.tasks.coverage import REWARDS
 from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
@@ -45,9 +49,52 @@ GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seein
 """Default features of an executor that imitates: all but ``others_seeing``, since it observes only its goals."""
 
 
-@dataclass(frozen=True)
+_FEATURES = {
+    **FEATURE_SETS,
+    "turns": tuple(name for name in FEATURE_SETS["frame"] if name != "others_seeing"),
+    "goals": GOAL_FEATURES,
+    "recurrent": RECURRENT_FEATURES,
+    "beliefs": BELIEFS,
+    "entities": EntityObserver.features,
+}
+"""Features by their names in ``presets.yaml``."""
+
+_PRESETS: dict[str, dict[str, Any]] = parse_yaml(read_text(Path(__file__).with_name("presets.yaml")))
+
+NO_LIMIT = {"minutes": None, "total_steps": None}
+"""Limits, of which the presets have those of a training without any."""
+
+AnyKind = TypeVar("AnyKind")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def preset(job: str) -> Callable[[type[AnyKind]], type[AnyKind]]:
+    """Make a class of options a frozen dataclass, with the presets of a job, and the first of them as its defaults."""
+
+    def make(kind: Any) -> Any:
+        hints, rows = get_type_hints(kind, include_extras=True), dict(_PRESETS[job])
+        situations = rows.pop("situations")
+        kind.job, kind.presets = job, {situation: {} for situation in situations}
+        for name in hints.keys() & rows.keys():
+            values = rows[name] if isinstance(rows[name], list) else [rows[name]] * len(situations)
+            if name == "features" and issubclass(kind, EncoderConfig):
+                values = [_FEATURES[value] for value in values]
+            for situation, value in zip(situations, values, strict=True):
+                kind.presets[situation][name] = value
+            kind.__annotations__[name] = hints[name]
+            setattr(kind, name, NO_LIMIT.get(name, values[0]))
+        return dataclass(frozen=True, kw_only=True)(kind)
+
+    return make
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """Options of every training."""
+
+    job: ClassVar[str]
+    presets: ClassVar[dict[str, dict[str, Any]]]
+    """Defaults by situation."""
 
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
@@ -86,27 +133,29 @@ class RunOptions:
         """True for a group of trainings, each in a directory of its own."""
         return self.seeds > 1 or bool(self.set)
 
+    @property
+    def clusters(self) -> dict[str, str]:
+        """Addresses of Ray clusters to use, by the options that name them."""
+        return {} if self.ray is None else {"ray": self.ray}
 
-@dataclass(frozen=True)
+
+@preset("coverage-ppo")
 class Options(EncoderConfig, RunOptions):
     """Options of every job that trains one policy, with those of its encoder."""
 
-    job: ClassVar[str]
     task: ClassVar[type[Task]]
     task_fields: ClassVar[tuple[str, ...]] = ()
     """Options of the task in training, in addition to those of its :class:`hitmac.envs.tasks.TaskSpec`."""
-    default_limit: ClassVar[dict[str, Any]] = {"minutes": 9.0}
-    imitation_limit: ClassVar[dict[str, Any]] = {}
-    """Default limit with ``--algorithm imitation``; {}: that of the job."""
-    imitation_defaults: ClassVar[dict[str, Any]] = {}
-    """Defaults of other options with ``--algorithm imitation``."""
 
-    minutes: Positive | None = None
+    # Options of some jobs, with their value in all others.
+    memory, per_sensor, reward = "none", False, REWARDS[0]
+
+    minutes: Positive | None
     """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
     executor, 600000 for a coordinator, 400000 for targets that imitate."""
-    total_steps: Count | None = None
+    total_steps: Count | None
     """Maximum of environment steps over all scenes, for executors over all sensors. Alone it makes runs repeatable."""
-    num_envs: NumEnvs = 512
+    num_envs: NumEnvs
     """Number of parallel scenes."""
     opponent: str | None = None
     """Opposing team where there are two: a rule, another agent's name, or the directory of a run. None: targets follow
@@ -114,47 +163,47 @@ class Options(EncoderConfig, RunOptions):
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""
-    features: tuple[str, ...] = DEFAULT_FEATURES
+    features: tuple[str, ...]
     """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; site: lines
     of sight and sensors too, the default with walls, blocks or discs; last-known: ages too), beliefs (particles: where
     a target may be), or names; an error lists them."""
-    algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "ppo"
+    algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
-    teacher: str = "planner"
+    teacher: str
     """Planner to imitate, with or without options: belief-planner-fast:spent=0.33. A coverage policy of a game of two
     teams has other defaults of this, features, planner_turn_cost, num_envs and episode_steps."""
-    planner_turn_cost: NotNegative = 0.1
+    planner_turn_cost: NotNegative
     """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
-    temperature: Positive = 0.1
+    temperature: Positive
     """Temperature of the softmax of the planner's values, in targets covered for a sub-step."""
-    critic: Annotated[str, Choice(CRITICS)] | None = None
+    critic: Annotated[str, Choice(CRITICS)] | None
     """Critic. None: amc for a coordinator, value_head for the others."""
-    episode_steps: Count = tasks.SUB_STEPS
+    episode_steps: Count
     """Length of an episode, steps."""
-    rollout_steps: Annotated[int, Range(2)] = 32
+    rollout_steps: Annotated[int, Range(2)]
     """Steps of each scene between two updates."""
-    batch_size: Annotated[int, Range(2)] = 512
+    batch_size: Annotated[int, Range(2)]
     """Samples in a gradient step."""
-    epochs: Count = 2
+    epochs: Count
     """Passes over a rollout."""
-    learning_rate: Positive = 1e-3
+    learning_rate: Positive
     """Learning rate at the start; it falls linearly to 0."""
-    gamma: Fraction = 0.97
+    gamma: Fraction
     """Discount per step."""
-    gae_lambda: Fraction = 0.9
+    gae_lambda: Fraction
     """Lambda of the generalised advantage estimate."""
-    entropy: NotNegative = 0.003
+    entropy: NotNegative
     """Weight of the entropy bonus at the start."""
-    final_entropy: NotNegative = 0.003
+    final_entropy: NotNegative
     """The same at the end; it changes linearly."""
-    max_grad_norm: Positive = 0.5
+    max_grad_norm: Positive
     """Clip the gradient norm at this value."""
     save_every: NotNegative = 15.0
     """Seconds of training between two checkpoints."""
-    curve_points: Natural = 12
+    curve_points: Natural
     """Evaluations of the deterministic policy during the training, for its curve; not counted as training time."""
-    episodes: Count = 200
+    episodes: Count
     """Episodes for the evaluation of the policy and the baselines, unseen in training; seeds 0 and up."""
     engine: Annotated[str, Choice(("sb3", "rllib"))] = "sb3"
     """Engine: sb3, Stable-Baselines3 in this process; or rllib, PPO of Ray's RLlib, also on several machines."""
@@ -165,8 +214,36 @@ class Options(EncoderConfig, RunOptions):
     address: str | None = None
     """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: a cluster for this run."""
 
+    @validation.rules
+    def _engines(self) -> validation.Rules:
+        rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
+        for name in ("num_env_runners", "num_learners", "address"):
+            yield name, rllib or not getattr(self, name), "it needs --engine rllib"
+        if rllib:
+            installed = None not in map(importlib.util.find_spec, ("ray", "tree"))
+            yield "engine", installed, "it needs Ray: pip install 'hitmac[rllib]'"
+            words = "--engine rllib needs ppo: add --algorithm ppo, or use the job coverage-ppo"
+            yield "algorithm", self.algorithm == "ppo", words
+            yield "difference_rewards", self.credit == "team", "it must be False with --engine rllib"
+            yield "num_env_runners", runners <= self.num_envs, f"it must not exceed --num-envs, {self.num_envs}"
+            yield "num_learners", learners <= self.batch_size, f"it must not exceed --batch-size, {self.batch_size}"
+            yield "ray", not self.ray, "a training with --engine rllib has its own cluster, at --address"
+            yield "address", not (self.is_group and self.address), "each of several trainings has its own cluster"
+
+    @validation.rules
+    def _roles(self) -> validation.Rules:
+        targets, known = self.task.spec.role == "targets", self.teacher.split(":")[0] in TEACHERS
+        yield "teacher", targets or known, f"it must be one of {', '.join(TEACHERS)}"
+        entities = self.features == EntityObserver.features
+        yield "features", entities == targets, "targets, and only they, learn on entities"
+
     def __post_init__(self) -> None:
         """Skip the encoder's checks; those of :func:`check` name the options of the command line."""
+
+    @property
+    def clusters(self) -> dict[str, str]:
+        """See :attr:`RunOptions.clusters`."""
+        return super().clusters | ({} if self.address is None else {"address": self.address})
 
     @property
     def encoder_config(self) -> EncoderConfig:
@@ -176,47 +253,48 @@ class Options(EncoderConfig, RunOptions):
     @property
     def sub_steps(self) -> int:
         """Length of an episode, sub-steps."""
-        return self.episode_steps * getattr(self, "decision", 1)
+        return self.episode_steps
 
     @property
     def recurrent(self) -> bool:
         """True for a policy with a memory."""
-        return getattr(self, "memory", "none") == "recurrent"
+        return self.memory == "recurrent"
 
     @property
     def credit(self) -> str:
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
-        differs = getattr(self, "difference_rewards", False) and self.algorithm != "imitation"
-        return "difference_rewards" if differs else "team"
+        return "team"
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """Options in :data:`hitmac.agents.policy.NEARNESS` that are given."""
+        return {}
 
     @property
     def nearness(self) -> dict[str, Any]:
-        """Options of the environments for the nearest targets that the policy observes; {}: all."""
-        return checked_nearness({name: getattr(self, name, None) for name in NEARNESS})
+        """The same, checked; {}: the policy observes all targets."""
+        return checked_nearness(self.shown)
+
+    @property
+    def acts_alone(self) -> bool:
+        """True if a policy decides for one sensor or target at a time."""
+        return self.per_sensor or self.task.spec.role in ("executor", "targets")
 
     def rates(self, done: float) -> tuple[float, float]:
         """Return the learning rate and the weight of the entropy bonus after a share of the training, 0 to 1."""
         return self.learning_rate * (1.0 - done), self.entropy + done * (self.final_entropy - self.entropy)
 
 
-@dataclass(frozen=True)
+@preset("coverage-ppo")
 class CoverageRewardOptions(Options):
     """Train a policy that turns all sensors directly, by PPO from its reward alone."""
 
-    job = "coverage-ppo"
     task = CoverageTask
     task_fields = ("turn_cost", "reward")
-    recurrent_defaults: ClassVar[dict[str, Any]] = {
-        "features": RECURRENT_FEATURES,
-        "teacher": "belief-planner",
-        "num_envs": 128,
-        "batch_size": 512,
-    }
-    """Defaults of other options with ``--memory recurrent``."""
 
-    turn_cost: NotNegative = 0.04
+    turn_cost: NotNegative
     """Cost in the reward if all sensors turn, in units of coverage."""
-    reward: Annotated[str, Choice(REWARDS)] = REWARDS[0]
+    reward: Annotated[str, Choice(REWARDS)]
     """Reward; in games of two teams also duel, the game's, or real_coverage, in which only targets with a bounty
     count."""
     per_sensor: bool = False
@@ -225,6 +303,16 @@ class CoverageRewardOptions(Options):
     memory: Annotated[str, Choice(MEMORIES)] = "none"
     """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
     by imitation with --knowledge shared, with other defaults."""
+
+    @validation.rules
+    def _memories(self) -> validation.Rules:
+        if self.recurrent:
+            yield "algorithm", self.algorithm == "imitation", "a memory is learned by imitation"
+            yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
+            fits = self.features == RECURRENT_FEATURES
+            yield "features", fits, "with --memory recurrent they must be left out"
+            yield "weight_dim", self.weight_dim % 2 == 0, "it must be even with --memory recurrent"
+
     nearest: Count | None = None
     """Number of nearest targets that each sensor observes. None: all; where the policy is used in a scene of 16384
     pairs or more, the nearest 8 within two sensing ranges."""
@@ -233,158 +321,103 @@ class CoverageRewardOptions(Options):
     neighbours: Count | None = None
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
+    @validation.rules
+    def _lists(self) -> validation.Rules:
+        yield from ((name, "nearest" in self.shown, "it needs --nearest") for name in self.shown)
+        if "nearest" in self.shown:
+            whole = not self.recurrent and self.features != BELIEFS
+            yield "nearest", whole, "a policy with a memory or beliefs observes all targets"
+            try:
+                check_lists(self.encoder_config)
+            except ValueError as error:
+                yield "nearest", False, str(error)
 
-@dataclass(frozen=True)
+    @property
+    def shown(self) -> dict[str, Any]:
+        """See :attr:`Options.shown`."""
+        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
+
+
+@preset("coverage")
 class CoverageOptions(CoverageRewardOptions):
     """Train a policy that turns all sensors directly, by imitation of a planner's values of the actions."""
 
-    job = "coverage"
-    default_limit = {"minutes": 5.0}
-    game_defaults: ClassVar[dict[str, Any]] = {
-        "features": BELIEFS,
-        "teacher": "belief-planner-fast",
-        "planner_turn_cost": 0.02,
-        "num_envs": 64,
-        "episode_steps": 1300,
-    }
-    """Defaults of other options in a game of two teams, for a new policy of all sensors without a memory."""
 
-    algorithm: str = "imitation"
-    num_envs: int = 256
-    batch_size: int = 128
-    learning_rate: float = 2e-3
-    max_grad_norm: float = 5.0
-    attend_over: str = "axes"
-    pooling: str = "mean"
-    embed_layers: int = 2
-    num_blocks: int = 2
-
-
-@dataclass(frozen=True)
+@preset("executor")
 class ExecutorOptions(Options):
     """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
 
-    job = "executor"
     task = ExecutorTask
     task_fields = ("turn_cost", "centring", "goals_every", "goal_share")
-    default_limit = {"total_steps": 3_500_000}
-    imitation_limit = {"total_steps": 512_000}
-    imitation_defaults = {
-        "num_envs": 64,
-        "features": GOAL_FEATURES,
-        "embed_layers": 2,
-        "rollout_steps": 32,
-        "batch_size": 256,
-        "epochs": 1,
-        "max_grad_norm": 5.0,
-        "goals_every": SUB_STEPS_PER_DECISION,
-        "goal_share": 0.8,
-        "planner_turn_cost": 0.25,
-    }
 
-    scenario: str = ExecutorTask.spec.scenario
-    num_envs: int = 256
-    features: tuple[str, ...] = ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible")
-    attend_over: str = "targets"
-    pooling: str = "mean"
-    episode_steps: int = ExecutorTask.spec.episode_steps
-    rollout_steps: int = 16
-    batch_size: int = 1024
-    learning_rate: float = 2e-3
-    gamma: float = 0.9
-    turn_cost: NotNegative = 0.015
+    turn_cost: NotNegative
     """Cost of a turn in training; the official task, for evaluation, has 0.01."""
-    centring: Fraction = 1.0
+    centring: Fraction
     """Loss of reward for a goal at the edge of the view instead of its middle; the paper's is 1."""
-    goals_every: Count = 1
+    goals_every: Count
     """Steps between two choices of goals."""
-    goal_share: Fraction = 1.0
+    goal_share: Fraction
     """Probability that a target in range becomes a goal; the paper's is 1."""
-    padding: Padding = "masked"
+    padding: Padding
     """Form of the goals in the observation; attended is the released program's, unfiltered the paper's ablation."""
-    row_id: bool = True
+    row_id: bool
     """The feature target_id is the number of the goal's row in training, as in evaluation; no: that of the target, as
     in the released program."""
 
 
-@dataclass(frozen=True)
+@preset("coordinator")
 class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors; a frozen executor turns them."""
 
-    job = "coordinator"
     task = CoordinatorTask
-    default_limit = {"total_steps": 600_000}
-    imitation_limit = {"total_steps": 70_400}
-    imitation_defaults = {
-        "num_envs": 64,
-        "features": DEFAULT_FEATURES,
-        "embed_layers": 2,
-        "batch_size": 64,
-        "epochs": 8,
-        "idle": AssignPlanned.idle,
-    }
 
-    executor: str = "scripted"
+    executor: str
     """Executor that turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
-    num_envs: int = 256
-    features: tuple[str, ...] = FEATURE_SETS["frame"]
-    attend_over: str = "axes"
-    pooling: str = "mean"
-    episode_steps: int = CoordinatorTask.spec.episode_steps
-    rollout_steps: int = 8
-    batch_size: int = 256
-    learning_rate: float = 2e-3
-    gamma: float = 0.5
-    entropy: float = 0.01
-    final_entropy: float = 0.0
-    max_grad_norm: float = 5.0
-    difference_rewards: bool = True
+    difference_rewards: bool
     """Reward every sensor for its own part of the coverage. No: for the task's reward, as in the paper."""
-    idle: Idle = "random"
+    idle: Idle
     """Action of a sensor without assigned targets: random turns, as in the released program, or none."""
-    decision: Decision = SUB_STEPS_PER_DECISION
+    decision: Decision
     """Sub-steps for which an assignment holds."""
 
+    @property
+    def sub_steps(self) -> int:
+        """See :attr:`Options.sub_steps`."""
+        return self.episode_steps * self.decision
 
-@dataclass(frozen=True)
+    @property
+    def credit(self) -> str:
+        """See :attr:`Options.credit`."""
+        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
+
+
+@preset("transport")
 class TransportOptions(Options):
     """Train a policy of the targets, shared by all: each carries its cargo past the sensors of an opponent.
 
     Every target learns from its own part of the reward of the game. In training a move holds for several steps.
     """
 
-    job = "transport"
     task = TransportTask
     task_fields = ("hold", "share")
-    imitation_limit = {"total_steps": 400_000}
-    imitation_defaults = {
-        "num_envs": 16,
-        "batch_size": 128,
-        "max_grad_norm": 5.0,
-        "learning_rate": 2e-3,
-        "episode_steps": 2500,
-    }
 
-    scenario: str = TransportTask.spec.scenario
-    opponent: str = "mate:greedy"
-    teacher: str = "evader"
+    opponent: str
+    teacher: str
     """Player of the targets to imitate: a rule, another agent's name, or the directory of a run."""
-    features: tuple[str, ...] = EntityObserver.features
-    weight_dim: int = 32
-    pooling: str = "mean"
-    num_envs: int = 32
-    episode_steps: int = 400
-    batch_size: int = 1024
-    entropy: float = 0.01
-    curve_points: int = 0
-    episodes: int = 10
-    hold: Count = 4
+    hold: Count
     """Steps for which a move holds in training."""
-    share: Fraction = 0.3
+    share: Fraction
     """Share of the team's mean reward in that of each target in training."""
 
+    @validation.rules
+    def _fixed(self) -> validation.Rules:
+        encoder = dataclasses.asdict(EncoderConfig())
+        fixed = {name: value for name, value in encoder.items() if name not in ENTITY_OPTIONS}
+        for name, value in (fixed | {"engine": "sb3", "critic": None, "curve_points": 0}).items():
+            yield name, getattr(self, name) == value, f"for targets it must be {value}"
 
-@dataclass(frozen=True)
+
+@preset("hit-mac")
 class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
@@ -392,9 +425,6 @@ class HitMacOptions(RunOptions):
     for a decision and are a random part of the targets in range, and with less reward for centring them. Other options
     have the defaults of the two jobs; to change them, train the executor and then the coordinator.
     """
-
-    job = "hit-mac"
-    imitation_defaults: ClassVar[dict[str, Any]] = {"features": "motion", "num_envs": 64}
 
     executor_minutes: Positive | None = None
     """Maximum training time of the executor, minutes."""
@@ -404,17 +434,17 @@ class HitMacOptions(RunOptions):
     """Maximum of the executor's steps over all sensors; 1500000 without any limit."""
     coordinator_steps: Count | None = None
     """Maximum of the coordinator's decisions over all scenes; 600000 without any limit."""
-    algorithm: Annotated[str, Choice(("ppo", "imitation"))] = "ppo"
+    algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
-    features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
+    features: Annotated[str, Choice(FEATURE_SETS)]
     """Set of features: frame, of a single frame; hit-mac, the paper's; motion, the default with imitation, which adds
     velocities for the coordinator and an executor that imitates."""
-    num_envs: NumEnvs = 256
+    num_envs: NumEnvs
     """Number of parallel scenes."""
-    weight_dim: Count = 64
+    weight_dim: Count
     """Width of the encoders."""
-    episodes: Count = 200
+    episodes: Count
     """Episodes for the evaluation, unseen in training; seeds 0 and up."""
 
 
@@ -422,7 +452,7 @@ class HitMacOptions(RunOptions):
 class DuelOptions(RunOptions):
     """Train both teams of a duel in turn, each against a growing population of policies of the other team."""
 
-    job: ClassVar[str] = "duel"
+    job = "duel"
 
     scenario: str = "mate-4v8-9"
     iterations: Count = 4
@@ -448,19 +478,26 @@ class DuelOptions(RunOptions):
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
     spec = task.spec
-    bases = {
+    bases: dict[str, type[Options]] = {
         "agent": Options,
         "executor": ExecutorOptions,
         "coordinator": CoordinatorOptions,
         "targets": TransportOptions,
     }
-    fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
+    base, fields = bases[spec.role], {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
+    presets = {situation: {**preset, **fields} for situation, preset in base.presets.items()}
     return dataclasses.make_dataclass(
         f"{spec.name}Options",
         [(name, type(value), value) for name, value in fields.items()],
-        bases=(bases[spec.role],),
+        bases=(base,),
         frozen=True,
-        namespace={"__doc__": f"Train a policy: {spec.summary}.", "job": spec.name.lower(), "task": task},
+        kw_only=True,
+        namespace={
+            "__doc__": f"Train a policy: {spec.summary}.",
+            "job": spec.name.lower(),
+            "task": task,
+            "presets": presets,
+        },
     )
 
 
@@ -477,12 +514,6 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 
 
 # Defaults that depend on other options and on the scene.
-
-EXECUTOR_STEPS = 1_500_000
-"""Default length of the executor's training in `hit-mac`, steps over all sensors."""
-
-HIT_MAC_EXECUTOR = {"goals_every": SUB_STEPS_PER_DECISION, "goal_share": 0.8, "centring": 0.2, "turn_cost": 0.03}
-"""Options of the executor's task in `hit-mac` that differ from the paper's."""
 
 PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
 """Largest number of pairs of a sensor and a target in a scene with the default sizes, by algorithm."""
@@ -524,37 +555,45 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if not scenario.warehouses:
             raise ValueError(f"--scenario is {scenario.name}, which has no warehouses; two teams play in mate-4v8-9")
         return asked
-    start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
-    defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
-    believes = scenario.knowledge in ("full", "shared") and memory == "none" and not getattr(asked, "per_sensor", False)
-    game: dict[str, Any] = getattr(asked, "game_defaults", {}) if scenario.warehouses and believes else {}
-    if game and start is None and asked.algorithm == "imitation":
-        defaults = dataclasses.replace(defaults, **game)
-    elif start is None and defaults.features == DEFAULT_FEATURES:
-        features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
-        defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
+    if isinstance(asked, HitMacOptions):
+        defaults: Any = with_defaults(HitMacOptions, asked.algorithm)
+    else:
+        believes = scenario.knowledge in ("full", "shared") and not asked.per_sensor
+        game = bool(scenario.warehouses) and believes
+        defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, game)
+        if asked.start is None and defaults.features == DEFAULT_FEATURES:
+            features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
+            defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 
 
-def with_defaults(kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None) -> AnyJob:
-    """Return a job's default options for an algorithm, a memory and the policy `start`."""
-    changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
+def preset_of(kind: Any, algorithm: str, memory: str = "none", game: bool = False) -> dict[str, Any]:
+    """Return the preset of a job for an algorithm, a memory and a game of two teams."""
+    situation = "memory" if memory != "none" else "game" if game and algorithm == "imitation" else algorithm
+    return kind.presets.get(situation, kind.presets.get(algorithm, kind.presets["plain"]))
+
+
+def with_defaults(
+    kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None, game: bool = False
+) -> AnyJob:
+    """Return a job's options by its preset, with the features and the network of the policy `start`."""
+    changes: dict[str, Any] = {"algorithm": algorithm}
     if start is not None:
         assert issubclass(kind, Options)
-        network = network_of(start, kind.task.spec.name)
-        memory, changes = network.get("memory", memory), changes | {"start": start} | network
-    if memory != "none":
-        changes = getattr(kind, "recurrent_defaults", {}) | {"memory": memory} | changes
-    return kind(**{"algorithm": algorithm} | changes)
+        changes |= {"start": start} | network_of(start, kind.task.spec.name)
+    if (memory := changes.get("memory", memory)) != "none":
+        changes["memory"] = memory
+    values = preset_of(kind, algorithm, memory, game and start is None)
+    return kind(**{name: NO_LIMIT.get(name, value) for name, value in values.items()} | changes)
 
 
 def with_limits(options: Any) -> Any:
     """Return the options with a limit: the job's default if they have none."""
     if options.minutes is not None or options.total_steps is not None:
         return options
-    limit = options.imitation_limit if options.algorithm == "imitation" else {}
-    return dataclasses.replace(options, **(limit or options.default_limit))
+    preset = preset_of(options, options.algorithm, options.memory)
+    return dataclasses.replace(options, **{name: preset[name] for name in NO_LIMIT})
 
 
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:
@@ -563,22 +602,23 @@ def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = 
     This bounds time and memory: no step of all scenes and no gradient step has more pairs than with :data:`PAIRS` pairs
     in a scene.
     """
-    job: Any = options
-    if scenario is None or job.algorithm not in PAIRS:  # refused later
+    if scenario is None or isinstance(options, DuelOptions) or options.algorithm not in PAIRS:  # refused later
         return options
-    most = PAIRS[job.algorithm]
-    targets = min(getattr(job, "nearest", None) or scenario.num_targets, scenario.num_targets)
-    shares, sizes = {"num_envs": (share := most / (scenario.num_sensors * targets))}, {}
+    most, n, targets = PAIRS[options.algorithm], scenario.num_sensors, scenario.num_targets
+    sizes: dict[str, Any] = {}
     if isinstance(options, Options):
-        rows_are_sensors = getattr(job, "per_sensor", False) or job.task.spec.role in ("executor", "targets")
-        shares["batch_size"] = most / _SENSORS / targets if rows_are_sensors else share
+        targets = min(options.shown.get("nearest") or targets, targets)
+    shares = {"num_envs": (share := most / (n * targets))}
+    if isinstance(options, Options):
+        shares["batch_size"] = most / _SENSORS / targets if options.acts_alone else share
+        learns_after_every_step = options.algorithm == "imitation" and not options.recurrent
+        if learns_after_every_step and share < 1 and "rollout_steps" not in given:
+            steps = options.rollout_steps
+            sizes["rollout_steps"] = max(min(_SHORTEST, steps), int(steps * share))
     for name, part in shares.items():
         if name not in given and part < 1:
-            size = getattr(job, name)
+            size = getattr(options, name)
             sizes[name] = max(int(size * part) // _MULTIPLE * _MULTIPLE, min(size, _MULTIPLE))
-    learns_after_every_step = isinstance(options, Options) and job.algorithm == "imitation" and not job.recurrent
-    if learns_after_every_step and share < 1 and "rollout_steps" not in given:
-        sizes["rollout_steps"] = max(min(_SHORTEST, job.rollout_steps), int(job.rollout_steps * share))
     return dataclasses.replace(options, **sizes)
 
 
@@ -586,27 +626,26 @@ def levels(
     options: HitMacOptions, run_dir: Path, scenario: Scenario | None = None
 ) -> tuple[ExecutorOptions, CoordinatorOptions]:
     """Return the options of the two jobs of ``hit-mac``, with runs in `run_dir` and sizes for the scenario."""
-    names = ("scenario", "seed", "num_envs", "weight_dim", "episodes", "device")
+    names = ("scenario", "seed", "num_envs", "weight_dim", "episodes", "device", "algorithm")
     shared: dict[str, Any] = {name: getattr(options, name) for name in names}
     if options.features == "hit-mac":
-        shared |= {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "num_frequencies": 4}
-    own: dict[str, Any] = {"minutes": options.executor_minutes, "total_steps": options.executor_steps}
-    if options.algorithm != "imitation":
-        own |= HIT_MAC_EXECUTOR
-        if options.executor_steps is None and options.executor_minutes is None:
-            own["total_steps"] = EXECUTOR_STEPS
-    if options.features == "frame":
-        own["features"] = ExecutorOptions.features
-    executor = scaled(with_defaults(ExecutorOptions, options.algorithm), scenario)
-    coordinator = scaled(with_defaults(CoordinatorOptions, options.algorithm), scenario)
-    return dataclasses.replace(executor, run_dir=run_dir / "executor", **(own | shared)), dataclasses.replace(
-        coordinator,
-        executor=str(run_dir / "executor"),
-        minutes=options.coordinator_minutes,
-        total_steps=options.coordinator_steps,
-        run_dir=run_dir / "coordinator",
-        **({"features": FEATURE_SETS[options.features]} | shared),
-    )
+        shared |= {"embed_layers": 2, "num_frequencies": 4}
+    features = {"hit-mac": FEATURE_SETS["hit-mac"], "frame": ExecutorOptions.features}
+    situation = "imitation" if options.algorithm == "imitation" else "hit-mac"
+    own = ExecutorOptions.presets[situation] | {"run_dir": run_dir / "executor"}
+    if options.features in features:
+        own["features"] = features[options.features]
+    if options.executor_minutes is not None or options.executor_steps is not None:
+        own |= {"minutes": options.executor_minutes, "total_steps": options.executor_steps}
+    of_coordinator = preset_of(CoordinatorOptions, options.algorithm) | {
+        "features": FEATURE_SETS[options.features],
+        "executor": str(run_dir / "executor"),
+        "minutes": options.coordinator_minutes,
+        "total_steps": options.coordinator_steps,
+        "run_dir": run_dir / "coordinator",
+    }
+    executor, coordinator = ExecutorOptions(**own | shared), CoordinatorOptions(**of_coordinator | shared)
+    return scaled(executor, scenario, shared), scaled(coordinator, scenario, shared)
 
 
 def policy_folder(start: str) -> Path:
@@ -660,62 +699,11 @@ def check(options: Job) -> None:
         check_features(options.features)
     with validation.collect(errors):
         checked_device(options.device, flag("device"))
-    for name, what in () if errors else _conflicts(options):
+    for name, what in () if errors else validation.broken_rules(options):
         value = getattr(options, name)
         shown = " ".join(value) if isinstance(value, tuple) else value
         errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
     validation.raise_together(errors)
-
-
-FIXED_FOR_TARGETS = {
-    **{name: value for name, value in dataclasses.asdict(EncoderConfig()).items() if name not in ENTITY_OPTIONS},
-    "engine": "sb3",
-    "critic": None,
-    "curve_points": 0,
-}
-"""Options with a single value for policies of targets."""
-
-
-def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
-    """Yield the options that conflict with others, each with the reason."""
-    rllib, recurrent, batch = options.engine == "rllib", options.recurrent, options.batch_size
-    missing = rllib and None in map(importlib.util.find_spec, ("ray", "tree"))
-    wrong, runners, group = rllib and options.algorithm != "ppo", options.num_env_runners, options.is_group
-    shown = [name for name in NEARNESS if getattr(options, name, None) is not None]
-    remembered = recurrent and options.features != RECURRENT_FEATURES
-    unknown = options.task.spec.role != "targets" and options.teacher.split(":")[0] not in TEACHERS
-    targets, entities = options.task.spec.role == "targets", options.features == EntityObserver.features
-    rules: list[tuple[Any, str, str]] = [
-        (not rllib and runners, "num_env_runners", "it needs --engine rllib"),
-        (not rllib and options.num_learners, "num_learners", "it needs --engine rllib"),
-        (not rllib and options.address, "address", "it needs --engine rllib"),
-        (missing, "engine", "it needs Ray: pip install 'hitmac[rllib]'"),
-        (wrong, "algorithm", "--engine rllib needs ppo: add --algorithm ppo, or use the job coverage-ppo"),
-        (rllib and options.credit != "team", "difference_rewards", "it must be False with --engine rllib"),
-        (rllib and runners > options.num_envs, "num_env_runners", f"it must not exceed --num-envs, {options.num_envs}"),
-        (rllib and options.num_learners > batch, "num_learners", f"it must not exceed --batch-size, {batch}"),
-        (rllib and options.ray, "ray", "a training with --engine rllib has its own cluster, at --address"),
-        (rllib and group and options.address, "address", "each of several trainings has its own cluster"),
-        (recurrent and options.algorithm != "imitation", "algorithm", "a memory is learned by imitation"),
-        (recurrent and getattr(options, "per_sensor", False), "memory", "it does not combine with --per-sensor"),
-        (remembered, "features", "with --memory recurrent they must be left out"),
-        (recurrent and options.weight_dim % 2, "weight_dim", "it must be even with --memory recurrent"),
-        *((shown and "nearest" not in shown, name, "it needs --nearest") for name in shown),
-        (unknown, "teacher", f"it must be one of {', '.join(TEACHERS)}"),
-        (entities != targets, "features", "targets, and only they, learn on entities"),
-        *(
-            (targets and getattr(options, name) != value, name, f"for targets it must be {value}")
-            for name, value in FIXED_FOR_TARGETS.items()
-        ),
-    ]
-    yield from ((name, reason) for refused, name, reason in rules if refused)
-    if "nearest" in shown:
-        if recurrent or tuple(options.features) == BELIEFS:
-            yield "nearest", "a policy with a memory or beliefs observes all targets"
-        try:
-            check_lists(options.encoder_config)
-        except ValueError as error:
-            yield "nearest", str(error)
 
 
 def check_on(options: Options, scenario: Scenario) -> None:
@@ -726,8 +714,8 @@ def check_on(options: Options, scenario: Scenario) -> None:
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     features = check_features(options.features)
-    targets, reward = options.task.spec.role == "targets", getattr(options, "reward", REWARDS[0])
-    if (targets or options.opponent is not None or reward != REWARDS[0]) and not scenario.warehouses:
+    targets, plays = options.task.spec.role == "targets", options.opponent is not None or options.reward != REWARDS[0]
+    if (targets or plays) and not scenario.warehouses:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
     if options.opponent is not None:
         load_opponent(options.opponent, scenario, "sensors" if targets else "targets")
@@ -736,7 +724,7 @@ def check_on(options: Options, scenario: Scenario) -> None:
     elif options.algorithm == "imitation":
         scripted_agent(options.teacher, in_place(scenario))
     if features == BELIEFS or not scenario.identities:
-        if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
+        if options.task.spec.role != "agent" or options.per_sensor:
             given = "--features is beliefs" if features == BELIEFS else "identities is false"
             raise ValueError(f"{given}; only a policy that turns all sensors directly can learn on it")
         BeliefObserver(scenario, features)

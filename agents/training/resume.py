@@ -27,7 +27,7 @@ from hitmac.agents.command_line import provenance
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
-from hitmac.agents.training.config import AnyJob, Job, Options, flag
+from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Options, flag
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.recordings import make_recordings
@@ -150,7 +150,7 @@ def _create(options: Job, scenario: Scenario) -> Path:
     """Create the directory of a new run, whole or not at all, and return it."""
     default = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     others = (default.with_name(f"{default.name}-{number}") for number in itertools.count(2))
-    executor = getattr(options, "executor", "scripted")
+    executor = options.executor if isinstance(options, CoordinatorOptions) else "scripted"
     for run_dir in [options.run_dir] if options.run_dir else itertools.chain([default], others):
         if not run_dir.exists():
             staging = working_folder(run_dir)

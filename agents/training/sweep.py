@@ -128,11 +128,10 @@ def check_group(options: Job) -> None:
             check(varied)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{words}: {error}" if words else str(error)) from None
-    for option in ("ray", "address"):
-        if (address := getattr(options, option, None)) is not None:
-            from hitmac.agents.training.rllib.cluster import connect
+    for option, address in options.clusters.items():
+        from hitmac.agents.training.rllib.cluster import connect
 
-            connect(address, flag(option))
+        connect(address, flag(option))
 
 
 def train_group(options: Job, scenario: Scenario) -> bool:
