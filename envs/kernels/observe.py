@@ -136,21 +136,25 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                                 pairs[b, i, j, k] = 0.0
 
 
+@inlined
+def _observe_block(rows, scales, codes, of_sensor, pairs, mask, first, last):
+    """Call :func:`_observe_scenes`."""
+    state = KernelState(*rows)
+    _observe_scenes(
+        state, state.knowledge, state.values, scales_of(scales), codes, of_sensor, pairs, mask, first, last
+    )  # fmt: skip
+
+
 @kernel
 def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     """Write the features `codes` of every pair and the mask of valid pairs.
 
     Features `of_sensor` (d,) are also shown for unknown targets.
     """
-    state = KernelState(*rows)
-    own = scales_of(scales)
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
-            _observe_scenes(
-                state, state.knowledge, state.values, own, codes, of_sensor, pairs, mask, np.uint64(first),
-                np.uint64(last),
-            )  # fmt: skip
+            _observe_block(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
 
 
 (

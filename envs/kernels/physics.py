@@ -206,27 +206,69 @@ def advance(state, p, action, first, last):
     learn(core, p, state.knowledge, first, last)
 
 
+# Kernels pass the rows on as they are: in a kernel, a named tuple would count the references to every array.
+
+
 @inlined
-def _begin(state, p, first, last):
-    """Place sensors and targets for a new episode."""
-    core = core_of(state)
+def _begin(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
 
 
+@kernel
+def begin(rows, chosen, share):
+    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
+    for first, last in runs(chosen, share):
+        _begin(rows, first, last)
+
+
 @inlined
-def _move(state, p, action, first, last):
-    """Move sensors and targets of large scenes, and index them by place."""
-    core = core_of(state)
+def _sub_step(rows, action, first, last):
+    state = KernelState(*rows)
+    extra_moves(state, state.parameters[0], first, last)
+    about_to_move(state, first, last)
+    advance(state, state.parameters[0], action, first, last)
+
+
+@kernel
+def sub_step(rows, action, chosen, share):
+    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
+    for first, last in runs(chosen, share):
+        _sub_step(rows, action, first, last)
+
+
+@inlined
+def _move(rows, action, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
+    extra_moves(state, p, first, last)
+    about_to_move(state, first, last)
     _move_all(state, core, p, action, first, last)
     for b in range(first, last):
         sort_scene(core, state.grid, b)
 
 
+@kernel
+def move(rows, action, chosen, share):
+    """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
+    for first, last in runs(chosen, share):
+        _move(rows, action, first, last)
+
+
+@kernel
+def look_near(rows, chosen, share):
+    """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
+    state = KernelState(*rows)
+    for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
+        look_from(state, state.grid, chosen, low, high)
+
+
 @inlined
-def _end(state, p, first, last):
-    """End a sub-step of large scenes."""
-    core = core_of(state)
+def _end(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         count_covered(core, state.grid, b)
         core.scene[at.TIME, b] += 1
@@ -234,21 +276,36 @@ def _end(state, p, first, last):
     learn(core, p, state.knowledge, first, last)
 
 
-@inlined
-def _index(state, p, b):
-    """Index a large scene by place."""
-    core = core_of(state)
-    sort_scene(core, state.grid, b)
-    for i in range(core.sensor.shape[0]):
-        state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
-    count_covered(core, state.grid, b)
-    weigh(core, p, state.values, b, b + _ONE)
+@kernel
+def end(rows, chosen, share):
+    """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
+    for first, last in runs(chosen, share):
+        _end(rows, first, last)
 
 
 @inlined
-def _look(state, p, first, last):
-    """Update the derived state, visibility and knowledge."""
+def _index(rows, first, last):
+    state = KernelState(*rows)
     core = core_of(state)
+    for b in range(first, last):
+        sort_scene(core, state.grid, b)
+        for i in range(core.sensor.shape[0]):
+            state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
+        count_covered(core, state.grid, b)
+    weigh(core, state.parameters[0], state.values, first, last)
+
+
+@kernel
+def index(rows, chosen, share):
+    """Index the chosen large scenes by place after their state is set."""
+    for first, last in runs(chosen, share):
+        _index(rows, first, last)
+
+
+@inlined
+def _look(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         for i in range(core.sensor.shape[0]):
             episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
@@ -267,70 +324,13 @@ def _look(state, p, first, last):
 
 
 @kernel
-def begin(rows, chosen, share):
-    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        _begin(state, p, first, last)
-
-
-@kernel
-def sub_step(rows, action, chosen, share):
-    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        advance(state, p, action, first, last)
-
-
-@kernel
-def move(rows, action, chosen, share):
-    """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        _move(state, p, action, first, last)
-
-
-@kernel
-def look_near(rows, chosen, share):
-    """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
-    state = KernelState(*rows)
-    for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        look_from(state, state.grid, chosen, low, high)
-
-
-@kernel
-def end(rows, chosen, share):
-    """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
-    state = KernelState(*rows)
-    for first, last in runs(chosen, share):
-        _end(state, state.parameters[0], first, last)
-
-
-@kernel
-def index(rows, chosen, share):
-    """Index the chosen large scenes by place after their state is set."""
-    state = KernelState(*rows)
-    for first, last in runs(chosen, share):
-        for b in range(first, last):
-            _index(state, state.parameters[0], b)
-
-
-@kernel
 def look(rows, chosen, share):
     """Update the derived state, visibility and knowledge of the chosen scenes, after a start or a change of places.
 
     At time 0 the previous knowledge is cleared; later it ages by a sub-step.
     """
-    state = KernelState(*rows)
     for first, last in runs(chosen, share):
-        _look(state, state.parameters[0], first, last)
+        _look(rows, first, last)
 
 
 @kernel
