@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.features import motor_of, pan_rows, view_area
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
@@ -55,16 +56,13 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     rows.target[:, at.VALUE] = 1.0
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, at.START_VIEW] = view[:, None]
-    rows.sensor[:, at.VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
+    rows.sensor[:, at.VIEW_AREA] = view_area(scenario.of_each_sensor("sensing_range"), view)[:, None]
     rows.sensor[:, at.TURN] = turn[:, None]
     rows.sensor[:, at.COS_TURN] = np.cos(np.radians(turn))[:, None]
     rows.sensor[:, at.SIN_TURN] = np.sin(np.radians(turn))[:, None]
     low, high = np.clip(limits_of(scenario), -MOST_DEGREES, MOST_DEGREES).T[..., None]
-    rows.sensor[:, at.PAN_X] = np.cos(np.radians((low + high) / 2.0))
-    rows.sensor[:, at.PAN_Y] = np.sin(np.radians((low + high) / 2.0))
-    half_pan = np.radians(np.minimum((high - low) / 2.0, 180.0))
-    rows.sensor[:, at.COS_HALF_PAN] = np.cos(half_pan)
-    rows.sensor[:, at.SIN_HALF_PAN] = np.sin(half_pan)
+    for row, values in zip((at.PAN_X, at.PAN_Y, at.COS_HALF_PAN, at.SIN_HALF_PAN), pan_rows(low, high), strict=True):
+        rows.sensor[:, row] = values
     if rows.rails is not None:
         rows.sensor[:, at.RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
@@ -98,10 +96,8 @@ def _knowledge(scenario: Scenario, b: int) -> Knowledge:
 
 
 def _motors(scenario: Scenario, b: int) -> Motors:
-    n, a, (lowest, highest) = scenario.num_sensors, scenario.acceleration, scenario.rates
-    change, lag = (a * scenario.time_step, 0.5 / a) if a else (math.inf, 0.0)
-    command, moved = np.zeros((scenario.command_delay + 1, n, b)), np.zeros((n, b), np.bool_)
-    return Motors(command, lowest, highest, scenario.dead_zone, change, lag, moved)
+    n = scenario.num_sensors
+    return Motors(np.zeros((scenario.command_delay + 1, n, b)), motor_of(scenario), np.zeros((n, b), np.bool_))
 
 
 def targets_may_leave(scenario: Scenario) -> bool:

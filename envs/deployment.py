@@ -1,11 +1,19 @@
-"""Observations of measured positions, for real sensors; the file can be copied alone, since it needs only NumPy."""
+"""Observations of measured positions, for real sensors; it can be copied with features.py and needs only NumPy."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+if __package__:  # a part of hitmac
+    from hitmac.envs import features as at
+    from hitmac.envs.features import FEATURES, SCALES
+else:
+    import features as at  # type: ignore[no-redef]
+    from features import FEATURES, SCALES  # type: ignore[no-redef]
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """Kinds of knowledge of the targets, see :attr:`hitmac.envs.Scenario.knowledge`."""
@@ -58,7 +66,7 @@ def observe(
 
     Returns:
         ``pairs`` (..., n, m, d) float32, and ``mask`` (..., n, m) int8: 1 where the sensor works and the target's
-        position is known. Where the mask is 0, the features are 0, except :data:`OF_SENSOR` of a working sensor. With
+        position is known. Where the mask is 0, the features are 0, except those of a working sensor alone. With
         `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an empty
         one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
@@ -75,21 +83,19 @@ def observe(
     )  # fmt: skip
     observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
     shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
-    needs = ""
-    try:
-        for k, name in enumerate(names):
-            needs = f"the feature {name}"
-            observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, FEATURES[name](pairs), 0.0)
-        if nearest is not None:
-            targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
-            observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
-            observed[(targets < 0)[..., None] & [name not in OF_SENSOR for name in names]] = 0.0
-            shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
-        if neighbours is not None:
-            needs = "the list of neighbours"
+    chosen = [FEATURES[name] for name in names]
+    for k, name in enumerate(names):
+        with _needed(f"the feature {name}"):
+            found = chosen[k].formula(pairs, pairs.site, ...)
+            observed[..., k] = np.where(pairs.works if chosen[k].of_sensor else pairs.mask, found, 0.0)
+    if nearest is not None:
+        targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
+        observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
+        observed[(targets < 0)[..., None] & [not feature.of_sensor for feature in chosen]] = 0.0
+        shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
+    if neighbours is not None:
+        with _needed("the list of neighbours"):
             shown["neighbours"] = pairs.neighbours(neighbours)
-    except KeyError as error:
-        raise ValueError(f"{needs} needs {error.args[0]}, which is missing") from None
     return shown
 
 
@@ -108,15 +114,24 @@ def sensor_rows(
         heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along, rate=rate,
         commands=commands,
     )  # fmt: skip
-    try:
+    with _needed("the sensors"):
         columns = (
             sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
-            sensors.rail[0], *(sensors.motion if sensors.site.get("turn_rates") else ()),
+            FEATURES["along"].formula(sensors, sensors.site, ...),
+            *(sensors.motion if sensors.site.get("turn_rates") else ()),
         )  # fmt: skip
-    except KeyError as error:
-        raise ValueError(f"the sensors need {error.args[0]}, which is missing") from None
     rows = np.concatenate([np.broadcast_to(column, sensors.works.shape) for column in columns], -1)
     return np.where(sensors.works, rows, 0.0)
+
+
+@contextmanager
+def _needed(what: str) -> Iterator[None]:
+    """Raise a ValueError if a parameter is missing, which `what` needs; divide by 0 in silence, as kernels do."""
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            yield
+    except KeyError as error:
+        raise ValueError(f"{what} needs {error.args[0]}, which is missing") from None
 
 
 def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | None, float | None, int | None]:
@@ -277,6 +292,14 @@ class _Site(dict):
         rows = self.get(name, ())
         return _array(f"the site's {name}", rows, None, width) if len(rows) else np.zeros((0, width))
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a scale of the features, or a positive parameter."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        value = SCALES[name](self) if name in SCALES else self.number(name, missing=_OPTIONAL.get(name))
+        self.__dict__[name] = value
+        return value
+
     @cached_property
     def extent(self) -> np.ndarray:  # half the width, half the height
         return np.broadcast_to(self.number("arena", 2), (2,))
@@ -289,12 +312,30 @@ class _Site(dict):
 
     @cached_property
     def top_speed(self) -> float:
-        return float(self.number("max_speed") * (1.0 + self.number("speed_noise", missing=0.0)))
+        return float(self.max_speed * (1.0 + self.speed_noise))
 
     @cached_property
-    def pace(self) -> float:  # seconds that a target walks in a sub-step, on average
-        every = 0 if self.get("tracks") else self.number("extra_move_every", missing=0)
-        return float(self.number("time_step") * (1.0 + (1.0 / every if every else 0.0)))
+    def extra_move_interval(self) -> float:
+        return 0 if self.get("tracks") else self.extra_move_every
+
+    @cached_property
+    def position_errors(self) -> tuple[float]:
+        return (self.position_noise,)
+
+    @cached_property
+    def rates(self) -> tuple[float, float]:
+        rates = np.ravel(self.get("turn_rates", 0.0))
+        return (float(rates[0]) if len(rates) == 2 else 0.0), float(max(rates)) or math.inf
+
+    @cached_property
+    def highest_value(self) -> float:
+        return max(self.get("target_values", ()), default=1.0) * max((1.0, *self.get("zone_values", ())))
+
+
+_OPTIONAL = dict.fromkeys(
+    ("speed_noise", "extra_move_every", "position_noise", "acceleration", "dead_zone", "command_delay"), 0.0
+)
+"""Parameters of a site that may be missing, with their values."""
 
 
 class _Pairs:
@@ -336,22 +377,20 @@ class _Pairs:
         radians = np.radians(np.where(self.works, heading[..., None], 0.0))
         self.cos, self.sin = np.cos(radians), np.sin(radians)
         self.dx, self.dy = self.to_x - self.x, self.to_y - self.y
-        self.squared = self.dx * self.dx + self.dy * self.dy
-        self.distance = np.sqrt(self.squared)
-        self.east, self.north = _unit(self.dx, self.dy, self.distance)
-        self.ahead, self.aside = self.seen_from(self.east, self.north)
+        self.distance = np.sqrt(self.dx * self.dx + self.dy * self.dy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.east, self.north = at.unit(self.dx, self.dy, self.distance)
+        self.i, self.j, self.number = np.arange(self.n)[:, None], np.arange(self.m), None
+        self.sensor = _Sensors(self)
 
     def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
         """Return a parameter of every sensor (n, 1), or of all of them (1, 1)."""
         return np.reshape(self.site.number(name, self.n, most), (-1, 1))
 
-    def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return cosine and sine of the angle from the heading to a unit vector."""
-        return self.cos * east + self.sin * north, self.cos * north - self.sin * east
-
     def nearest(self, most: int, limit: float) -> np.ndarray:
         """Return the targets (..., n, k) in every sensor's slots, up to a squared distance of `limit`."""
-        squared = np.where(self.mask & (self.squared <= limit), self.squared, math.inf)
+        squared = self.dx * self.dx + self.dy * self.dy
+        squared = np.where(self.mask & (squared <= limit), squared, math.inf)
         if most < self.m:
             return _lowest(squared, most)
         return np.where(np.isfinite(squared), np.arange(self.m), -1).astype(np.int32)
@@ -373,77 +412,59 @@ class _Pairs:
 
     @cached_property
     def range_squared(self) -> np.ndarray:
-        """Squared range: of a zooming lens, range^2 x field of view stays constant."""
-        return self.of_each_sensor("sensing_range") ** 2 * self.of_each_sensor("field_of_view", 360.0) / self.view
+        area = at.view_area(self.of_each_sensor("sensing_range"), self.of_each_sensor("field_of_view", 360.0))
+        return at.range_squared(area, self.view)
 
     @cached_property
-    def visible(self) -> np.ndarray:
+    def cos_half_view(self) -> np.ndarray:
+        return at.cos_half_view(self.view)
+
+    @cached_property
+    def turn(self) -> np.ndarray:
+        return self.of_each_sensor("turn_angle", 180.0)
+
+    @cached_property
+    def pans(self) -> tuple[Any, ...]:
+        limits = self.site.rows("pan_limits", 2)
+        low, high = limits.T[..., None] if len(limits) else np.array([[[-180.0]], [[180.0]]])
+        return at.pan_rows(low, high)  # (n, 1) each, or (1, 1)
+
+    @cached_property
+    def noticed(self) -> np.ndarray:
         seen = self._given["seen"]
         if seen is not None:
             return self.works & (seen != 0.0)
-        narrow = np.where(self.view < 360.0, np.cos(np.radians(self.view / 2.0)), -2.0)
-        return self.in_range & (self.ahead > narrow) & self.mask & (self.age == 0.0) & self.clear
+        seen = at.in_view(self.cos, self.sin, self.range_squared, self.cos_half_view, self.dx, self.dy)
+        return seen & self.mask & (self.age == 0.0) & self.clear
 
     @cached_property
-    def in_range(self) -> np.ndarray:
-        return self.squared <= self.range_squared
+    def seeing(self) -> np.ndarray:
+        return self.noticed.sum(-2, keepdims=True)
 
     @cached_property
     def clear(self) -> np.ndarray:
-        """No disc or wall stands between."""
-        clear = np.ones(self.squared.shape, np.bool_)
+        clear = np.ones(self.dx.shape, np.bool_)
         for disc in self.site.rows("discs", 3):
-            clear &= ~self._meets_disc(*disc)
+            clear &= ~at.disc_blocks(self.x, self.y, self.dx, self.dy, disc)
         for wall in self.site.walls:
-            clear &= ~self._meets_wall(*wall)
+            clear &= ~at.wall_blocks(self.x, self.y, self.dx, self.dy, wall)
         return clear
 
     @cached_property
-    def can_face(self) -> np.ndarray:
-        """The field of view holds the target at one of the headings within the pan limits."""
-        limits = self.site.rows("pan_limits", 2)
-        if not len(limits):
-            return np.ones((1, 1), np.bool_)
-        low, high = limits[:, None].T  # (1, n) each, or (1, 1)
-        middle, widest = np.radians((low + high) / 2.0).T, (high - low).T / 2.0 + self.view / 2.0
-        least = np.where(widest < 180.0, np.cos(np.radians(widest)), -2.0)
-        return np.cos(middle) * self.east + np.sin(middle) * self.north > least
-
-    def _meets_disc(self, x: float, y: float, radius: float) -> np.ndarray:
-        squared = np.where(self.squared > 0.0, self.squared, 1.0)
-        part = np.clip(((x - self.x) * self.dx + (y - self.y) * self.dy) / squared, 0.0, 1.0)
-        return (x - self.x - part * self.dx) ** 2 + (y - self.y - part * self.dy) ** 2 < radius**2
-
-    def _meets_wall(self, x1: float, y1: float, x2: float, y2: float) -> np.ndarray:
-        wall_x, wall_y = x2 - x1, y2 - y1
-        cross = self.dx * wall_y - self.dy * wall_x
-        sign, length = np.where(cross > 0.0, 1.0, -1.0), np.abs(cross)
-        sight = sign * ((x1 - self.x) * wall_y - (y1 - self.y) * wall_x)
-        place = sign * ((x1 - self.x) * self.dy - (y1 - self.y) * self.dx)
-        return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
-
-    @cached_property
-    def velocity(self) -> tuple[np.ndarray, np.ndarray]:
+    def velocity(self) -> np.ndarray:
         before = self._given["target_before"]
         if before is None:
-            return np.zeros((1, 1)), np.zeros((1, 1))
+            return np.zeros((1, 1, 2))
         gone = np.where(np.isfinite(before).all(-1, keepdims=True), self._target - before, 0.0)
-        gone = gone / self.site.number("time_step")
-        return gone[..., None, :, 0], gone[..., None, :, 1]
+        return gone[..., None, :, :] / self.site.time_step
 
-    def relative(self, speed: np.ndarray) -> np.ndarray:
-        """Return a speed / top speed, within the bound of the observation space."""
-        noise = self.site.number("position_noise", missing=0.0)
-        most = 1.0 + (18.0 * noise / self.site.number("time_step") / self.site.top_speed if noise else 0.0)
-        return np.clip(speed * (1.0 / self.site.top_speed), -most, most)
+    @property
+    def velocity_x(self) -> np.ndarray:
+        return self.velocity[..., 0]
 
-    @cached_property
-    def expected(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Offset and distance to targets that have kept their last known velocity, inside the arena."""
-        gone, (width, height) = self.age * self.site.pace, self.site.extent
-        dx = np.where(gone > 0.0, np.clip(self.to_x + gone * self.velocity[0], -width, width) - self.x, self.dx)
-        dy = np.where(gone > 0.0, np.clip(self.to_y + gone * self.velocity[1], -height, height) - self.y, self.dy)
-        return dx, dy, np.sqrt(dx * dx + dy * dy)
+    @property
+    def velocity_y(self) -> np.ndarray:
+        return self.velocity[..., 1]
 
     @cached_property
     def value(self) -> np.ndarray:
@@ -454,43 +475,54 @@ class _Pairs:
             inside = _is_inside(_array("the site's zones", zone, None, 2), self.to_x, self.to_y)
             value = np.where(inside, factor, value)
         value = value * (_array("the site's target_values", own, self.m) if len(own) else 1.0)
-        return value / (max(own, default=1.0) * max((1.0, *factors)))
+        return value * self.site.per_value
 
     @cached_property
     def rail(self) -> tuple[np.ndarray, ...]:
-        """Share of the rail behind the sensor; cosine and sine of the angle from the heading to the way forward."""
+        """Distance along the rail, its length, and x and y of its unit vector at the sensor."""
         rails, along = self.site.get("rails", ()), self._given["along"]
         if not len(rails):
-            return (np.zeros((1, 1)),) * 3
+            return (np.zeros((1, 1)),) * 4
         if along is None:
             raise KeyError("the argument along")
         if len(rails) not in (1, self.n):
             raise ValueError(f"the site has {len(rails)} rails; it must have one, or {self.n}, one for each sensor")
         own = [_on_rail(rails[i if len(rails) > 1 else 0], along[..., i, None]) for i in range(self.n)]
-        share, way_x, way_y = (np.stack(one, -2) for one in zip(*own, strict=True))
-        return share, *self.seen_from(way_x, way_y)
-
-    @cached_property
-    def highest_rate(self) -> float:
-        """Highest rate of the motors; inf without motors."""
-        return float(np.max(self.site.get("turn_rates", 0.0))) or math.inf
+        return tuple(np.stack(one, -2) for one in zip(*own, strict=True))
 
     @cached_property
     def motion(self) -> tuple[np.ndarray, np.ndarray]:
         """Rate, degrees per second, and the angle that a sensor still turns if no further rate is commanded."""
         rate, commands = self._given["rate"], self._given["commands"]
         start = rate = np.zeros((1, 1)) if rate is None else rate[..., None]
-        if self.highest_rate == math.inf:
+        if self.site.rates[1] == math.inf:
             return rate, np.zeros((1, 1))
-        lowest = float(np.min(self.site["turn_rates"])) if np.size(self.site["turn_rates"]) == 2 else 0.0
-        step, a = self.site.number("time_step"), self.site.number("acceleration", missing=0.0)
-        most, lag, turned = (a * step, 0.5 / a, 0.0) if a else (math.inf, 0.0, 0.0)
+        motor, turned = at.motor_of(self.site), 0.0
         for command in np.moveaxis(np.zeros((0, 1)) if commands is None else commands, -2, 0):
-            size = np.clip(np.abs(command), lowest, self.highest_rate)
-            size = np.where(np.abs(command) > self.site.number("dead_zone", missing=0.0), size, 0.0)
-            change = np.clip(np.copysign(size, command)[..., None] - rate, -most, most)
-            rate, turned = rate + change, turned + (rate + change) * step - lag * change * np.abs(change)
-        return start, turned + lag * rate * np.abs(rate)
+            rate, angle = at.follow_command(motor, self.site.time_step, rate, command[..., None])
+            turned = turned + angle
+        return start, turned + at.coasted(motor, rate)
+
+
+class _Sensors:
+    """Rows of the sensors (..., n, 1), computed when a formula reads them."""
+
+    def __init__(self, pairs: _Pairs) -> None:
+        self._pairs = pairs
+
+    def __getitem__(self, key: tuple[int, Any]) -> Any:
+        name, *part = _ROWS[key[0]]
+        value = getattr(self._pairs, name)
+        return value[part[0]] if part else value
+
+
+_ROWS: dict[int, tuple[Any, ...]] = {
+    at.X: ("x",), at.Y: ("y",), at.DIRECTION_X: ("cos",), at.DIRECTION_Y: ("sin",), at.FIELD_OF_VIEW: ("view",),
+    at.RANGE_SQUARED: ("range_squared",), at.COS_HALF_VIEW: ("cos_half_view",), at.TURN: ("turn",),
+    at.ALONG: ("rail", 0), at.RAIL_LENGTH: ("rail", 1), at.RAIL_X: ("rail", 2), at.RAIL_Y: ("rail", 3),
+    at.RATE: ("motion", 0), at.PENDING: ("motion", 1),
+    at.PAN_X: ("pans", 0), at.PAN_Y: ("pans", 1), at.COS_HALF_PAN: ("pans", 2), at.SIN_HALF_PAN: ("pans", 3),
+}  # fmt: skip
 
 
 def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
@@ -515,84 +547,18 @@ def _lowest(values: np.ndarray, most: int) -> np.ndarray:
     return np.where(chosen < number, chosen, -1).astype(np.int32)
 
 
-def _unit(dx: np.ndarray, dy: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the direction of an offset, (1, 0) for none."""
-    away = np.where(distance > 0.0, distance, 1.0)
-    return np.where(distance > 0.0, dx / away, 1.0), dy / away
-
-
 def _is_inside(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return True for points in a polygon of corners (c, 2) or on its border."""
     inside, border = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.bool_)
     for (x1, y1), (x2, y2) in zip(np.roll(corners, 1, 0), corners, strict=True):
-        side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)  # over 0: left of the side
-        between = (min(x1, x2) <= x) & (x <= max(x1, x2)) & (min(y1, y2) <= y) & (y <= max(y1, y2))
-        border |= (side == 0.0) & between
-        inside ^= ((y1 > y) != (y2 > y)) & ((side > 0.0) == (y2 > y1))
+        on_side, crossed = at.meets_side(x1, y1, x2, y2, x, y)
+        border |= on_side
+        inside ^= crossed
     return inside | border
 
 
-def _half_turns(aside: np.ndarray, ahead: np.ndarray) -> np.ndarray:
-    """Return the angle of a sine and a cosine / 180 degrees, in [-1, 1)."""
-    angle = np.arctan2(aside, ahead) / math.pi
-    return np.where(angle < 1.0, angle, -1.0)
-
-
-def _on_rail(polyline: Any, along: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the share of a rail behind places on it, and x and y of its unit vector there."""
-    ways = np.diff(np.array(polyline, np.float64), axis=0)
-    lengths = np.hypot(*ways.T)
-    ways, lengths = ways[lengths > 0.0], lengths[lengths > 0.0]
-    if not len(ways):
-        return (np.zeros(along.shape),) * 3
-    ends = np.cumsum(lengths)
-    way = (ways / lengths[:, None])[np.minimum(np.searchsorted(ends, along, "right"), len(ways) - 1)]
-    return along / ends[-1], way[..., 0], way[..., 1]
-
-
-FEATURES: dict[str, Callable[[_Pairs], Any]] = {
-    "sensor_id": lambda of: np.arange(of.n)[:, None] / of.n,
-    "target_id": lambda of: np.arange(of.m) / of.m,
-    "bearing": lambda of: _half_turns(of.aside, of.ahead),
-    "distance": lambda of: of.distance / of.site.number("distance_scale"),
-    "bearing_sin": lambda of: of.aside,
-    "bearing_cos": lambda of: of.ahead,
-    "in_range": lambda of: of.in_range,
-    "visible": lambda of: of.visible,
-    "others_seeing": lambda of: of.visible.sum(-2, keepdims=True) - of.visible,
-    "radial_velocity": lambda of: of.relative(of.velocity[0] * of.east + of.velocity[1] * of.north),
-    "tangential_velocity": lambda of: of.relative(of.velocity[1] * of.east - of.velocity[0] * of.north),
-    "field_of_view": lambda of: of.view / 360.0,
-    "sensing_range": lambda of: np.sqrt(of.range_squared) / of.site.number("distance_scale"),
-    "turn": lambda of: of.of_each_sensor("turn_angle", 180.0) / 180.0,
-    "relative_distance": lambda of: np.minimum(of.distance / np.sqrt(of.range_squared), 4.0),
-    "relative_bearing": lambda of: np.clip(_half_turns(of.aside, of.ahead) * 360.0 / of.view, -4.0, 4.0),
-    "age": lambda of: np.minimum(of.age * 0.01, 10.0),
-    "seen_now": lambda of: of.age == 0.0,
-    "expected_distance": lambda of: of.expected[2] / of.site.number("distance_scale"),
-    "expected_sin": lambda of: of.seen_from(*_unit(*of.expected))[1],
-    "expected_cos": lambda of: of.seen_from(*_unit(*of.expected))[0],
-    "spread": lambda of: (
-        np.minimum(of.age * of.site.pace * of.site.top_speed, 2.0 * math.hypot(*of.site.extent))
-        / of.site.number("distance_scale")
-    ),
-    "sensor_x": lambda of: of.x / of.site.extent[0],
-    "sensor_y": lambda of: of.y / of.site.extent[1],
-    "heading_sin": lambda of: of.sin,
-    "heading_cos": lambda of: of.cos,
-    "along": lambda of: of.rail[0],
-    "rail_sin": lambda of: of.rail[2],
-    "rail_cos": lambda of: of.rail[1],
-    "rate": lambda of: of.motion[0] / of.highest_rate,
-    "pending_turn": lambda of: of.motion[1] / 180.0,
-    "in_sight": lambda of: of.clear,
-    "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
-    "value": lambda of: of.value,
-}
-"""Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
-
-OF_SENSOR = frozenset((
-    "field_of_view", "sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos", "rate",
-    "pending_turn",
-))  # fmt: skip
-"""Features of the sensor only, shown also for unknown targets."""
+def _on_rail(polyline: Any, along: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return places on a rail, its length, and x and y of its unit vector there."""
+    _, _, gone, way_x, way_y = at.rail_corners(polyline).T
+    corner = np.minimum(np.searchsorted(gone[1:], along, "right"), len(gone) - 1)
+    return along, np.full(along.shape, gone[-1]), way_x[corner], way_y[corner]

@@ -8,16 +8,10 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
+from hitmac.envs.features import FEATURES, SCALES, largest_error, longest_range, most_pending
+from hitmac.envs.kernels import formulas
 from hitmac.envs.kernels.detections import DetectionModel, detect
-from hitmac.envs.kernels.features import (
-    FEATURES,
-    SCALES,
-    Scales,
-    largest_error,
-    longest_range,
-    most_pending,
-    most_speed,
-)
+from hitmac.envs.kernels.formulas import Scales
 from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
 from hitmac.envs.scenario import Scenario
@@ -102,27 +96,16 @@ class Observer:
         n, m, d = self._shape = (scenario.num_sensors, scenario.num_targets, len(chosen))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([feature.of_sensor for feature in chosen])
-        half_width, half_height = scenario.extent
         scales = Scales(
-            per_distance=1 / scenario.distance_scale,
-            per_speed=1 / scenario.top_speed,
-            per_time=1 / scenario.time_step,
-            most_speed=most_speed(scenario),
+            **{name: scale(scenario) for name, scale in SCALES.items()},
             position_noise=scenario.position_errors[0],
             missed_detections=scenario.miss_rates[0],
             noisy_velocity=scenario.position_errors[0] > 0 and any(feature.moving for feature in chosen),
             line_of_sight=any(feature.line_of_sight for feature in chosen),
             valued="value" in self.features,
-            per_value=1 / scenario.highest_value,
             all_there=not scenario.varies and scenario.knowledge == "full",
-            half_width=half_width,
-            half_height=half_height,
-            diagonal=2 * math.hypot(half_width, half_height),
-            pace=scenario.time_step * (1 + (1 / scenario.extra_move_interval if scenario.extra_move_interval else 0)),
-            top_speed=scenario.top_speed,
-            per_rate=1 / scenario.rates[1],
         )
-        self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], SCALES)[:, None]
+        self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], formulas.SCALES)[:, None]
         self._slots = slots = min(self.nearest or m, m)
         self._listed = min(self.neighbours or 0, n)
         low, high = np.array([feature.bounds(scenario) for feature in chosen], np.float32).T
@@ -141,7 +124,7 @@ class Observer:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
         self.discs, self._longest = discs, scenario.distance_scale * longest_range(scenario)
         if discs:
-            high = np.array([half_width, half_height, max(half_width, half_height)], np.float32)
+            high = np.array([*scenario.extent, max(scenario.extent)], np.float32)
             high = np.tile(high, (len(scenario.discs) + scenario.random_discs, 1))
             self.space["discs"] = spaces.Box(-high, high, dtype=np.float32)
 
@@ -179,7 +162,9 @@ class Observer:
         state = simulator.observed
         missed = simulator.scenario.missed_detections
         simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None, values=None))
-        simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
+        simulator.sensor_threads.run(
+            observe_near, tuple(state), scales, self._codes, self._of_sensor, index, limit, shown
+        )
         lists = {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
         return lists | self._observed_discs(simulator)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, targets_may_leave, with_tracks
 from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.state import KernelState, Tracks, known_scenes_first, scenes_first
+from hitmac.envs.kernels.state import OBSERVED, KernelState, Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -85,9 +85,8 @@ class Simulator:
             raise ValueError(f"scenario {self.scenario.name!r} has warehouses; make its simulator by make_simulator")
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
-        self._observed = self.rows._replace(
-            tracks=None, rails=None, recordings=None, poses=None, streets=None, grid=None, motors=None
-        )
+        unread: dict[str, Any] = {name: None for name in KernelState._fields if name not in OBSERVED}
+        self._observed = self.rows._replace(**unread)
         self.state = scenes_first(self.rows, self.num_envs)
         knowledge = self.rows.knowledge
         self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
@@ -217,7 +216,7 @@ class Simulator:
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
         chosen = self.chosen(mask)
-        action = action if rates else np.require(action, np.int64, ["C", "W"])  # one kernel for arrays of all kinds
+        action = action if rates else np.array(action, np.int64, order="C")  # one kernel for arrays of all kinds
         self.advance(self.turns(action, chosen), chosen)
 
     def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
@@ -234,15 +233,14 @@ class Simulator:
         """Advance the `chosen` scenes by one sub-step, with an action of :meth:`turns`."""
         if self.large:
             self.run(physics.move, action, chosen)
-            self.sensor_threads.run(physics.look_near, self.rows, chosen)
+            self.sensor_threads.run(physics.look_near, tuple(self.rows), chosen)
             self.run(physics.end, chosen)
         else:
             self.run(physics.sub_step, action, chosen)
 
     def run(self, kernel: Callable, *arguments: Any, rows: KernelState | None = None) -> None:
-        """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
-        rows = self.rows if rows is None else rows
-        self.threads.run(kernel, rows, *arguments)
+        """Call ``kernel(tuple(rows), *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
+        self.threads.run(kernel, tuple(self.rows if rows is None else rows), *arguments)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Set positions and headings of sensors and targets; all others stay unchanged.

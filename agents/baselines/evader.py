@@ -11,9 +11,10 @@ from hitmac.envs.duel import Duel
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.duel import end_of_step
 from hitmac.envs.kernels.entities import MOVES
+from hitmac.envs.kernels.formulas import disc_blocks
 from hitmac.envs.kernels.physics import runs
-from hitmac.envs.kernels.sight import disc_blocks
-from hitmac.envs.kernels.state import RADIUS, X, Y
+from hitmac.envs.kernels.sight import disc_at
+from hitmac.envs.kernels.state import RADIUS, KernelState, X, Y
 from hitmac.envs.kernels.threads import allocating, compiled, kernel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import NotNegative, convert, whole_number
@@ -60,9 +61,8 @@ def _exposure(state, transmittance, memory, b, x, y):
             clear = True
             for k in range(state.disc.shape[0]):
                 clear &= not memory.disc[b, k] or not disc_blocks(
-                    sensor[i, X, b], sensor[i, Y, b], dx, dy,
-                    state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, RADIUS, b],
-                )  # fmt: skip
+                    sensor[i, X, b], sensor[i, Y, b], dx, dy, disc_at(state.disc, k, b)
+                )
             hidden *= 1.0 - seen * (1.0 if clear else transmittance)
     return 1.0 - hidden
 
@@ -201,8 +201,9 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
 
 
 @kernel
-def _plan(state, cargo, game, price, decoys, memory, chosen, values, share):
+def _plan(rows, cargo, game, price, decoys, memory, chosen, values, share):
     """Find ways and decoys in the chosen scenes, and write the values (B, m, 17) of their moves."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     cell = 2.0 * max(p.half_width, p.half_height) / _CELLS
     for first, last in runs(chosen, share):

@@ -16,7 +16,7 @@ import numpy as np
 from hitmac.agents.baselines.exact import choose, undominated
 from hitmac.agents.baselines.search import add_seen, shares_of
 from hitmac.agents.evaluate.statistics import ratio
-from hitmac.envs.kernels.episode import wrapped
+from hitmac.envs.kernels.formulas import wrapped
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits

@@ -19,14 +19,14 @@ from hitmac.agents.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent, parse_name
-from hitmac.envs import deployment
+from hitmac.envs import deployment, features
 from hitmac.envs.files import check_ending, read_text, working_folder
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import plain
 
 PROGRAM = "hitmac export"
 FORMAT, VERSION = "hitmac-export", 1
-CARD, OBSERVE, RUN = "policy.json", "observe.py", "run.py"
+CARD, OBSERVE, FEATURES, RUN = "policy.json", "observe.py", "features.py", "run.py"
 MEANINGS = {
     "turn": ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
     "zoom": ("keep the field of view", "narrower by zoom_step", "wider by zoom_step"),
@@ -55,7 +55,8 @@ def export_agent(
         agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
         to: a file, .onnx or .pt2; a hierarchy has two, ``NAME-coordinator.onnx`` and ``NAME-executor.onnx``. Any other
             name: a folder with the .onnx files, ``policy.json`` (features, decisions and the parameters of the site),
-            ``observe.py`` (:func:`hitmac.envs.observe`) and ``run.py``, a loop that needs numpy and onnxruntime only.
+            ``observe.py`` (:func:`hitmac.envs.observe`) with its ``features.py``, and ``run.py``, a loop; they need
+            numpy and onnxruntime only.
         scenario: the site: a :class:`hitmac.envs.Scenario`, a preset's name or a file's path; None: that of the
             training (of a hierarchy's coordinator, if trained), and ``"hit-mac"`` without one.
         replace: replace the files, or the exported folder, of this name. Other files in the folder, and a modified
@@ -88,8 +89,8 @@ def export_agent(
         if alone:
             return [(made / name).replace(to.with_name(name)) for name in names]
         (made / CARD).write_text(card, encoding="utf-8")
-        shutil.copyfile(deployment.__file__, made / OBSERVE)
-        shutil.copyfile(_RUNNER, made / RUN)
+        for source, name in ((deployment.__file__, OBSERVE), (features.__file__, FEATURES), (_RUNNER, RUN)):
+            shutil.copyfile(source, made / name)
         if to.exists():
             before = json.loads(read_text(to / CARD))
             if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:

@@ -10,7 +10,9 @@ import onnxruntime
 
 if __package__:  # a part of hitmac
     from hitmac.envs.deployment import Memory, observe
+    from hitmac.envs.features import wrapped
 else:
+    from features import wrapped  # type: ignore[no-redef]
     from observe import Memory, observe  # type: ignore[no-redef]
 
 FOLDER = Path(__file__).parent
@@ -107,7 +109,7 @@ def beyond_limits(site: dict[str, Any], heading: Any, turns: np.ndarray) -> np.n
     """Return a mask (n,) of the turns that lead beyond the pan limits; a range of a whole turn has none."""
     low, high = np.transpose(site["pan_limits"])
     middle, way = (low + high) / 2, TURNS[turns]
-    heading = np.asarray(heading) - 360 * np.round((np.asarray(heading) - middle) / 360) + way * site["turn_angle"]
+    heading = wrapped(np.asarray(heading), middle) + way * site["turn_angle"]
     outside = (heading > high + 1e-9) & (way > 0) | (heading < low - 1e-9) & (way < 0)
     return outside & (high - low < 360)
 

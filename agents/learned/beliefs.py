@@ -1,6 +1,7 @@
 """Policies on beliefs about the targets, on tracks, and on each sensor's own knowledge."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from hitmac.agents.policy import Observation, Policy, Starts, State, started
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.features import BELIEFS, features_of, update
 from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
+from hitmac.envs import features
 from hitmac.envs.scenario import Scenario
 
 
@@ -68,9 +70,9 @@ class OwnKnowledge:
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
         self.policy, self._scenario = policy, scenario
-        view = scenario.of_each_sensor("field_of_view")
-        self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)[:, None]  # (n, 1)
+        self._cos_half_view = features.cos_half_view(scenario.of_each_sensor("field_of_view"))[:, None]  # (n, 1)
         self._range_squared = scenario.of_each_sensor("sensing_range")[:, None] ** 2
+        self._scales = SimpleNamespace(**{name: scale(scenario) for name, scale in features.SCALES.items()})
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
@@ -89,34 +91,34 @@ class OwnKnowledge:
 
     def describe(self, pairs: np.ndarray) -> np.ndarray:
         """Return the features (B, n, n, m, d) of all pairs as described by each sensor, on the second axis."""
-        scenario = self._scenario
         shown = dict(zip(RECURRENT_FEATURES, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m)
-        half_width, half_height = scenario.extent
+        half_width, half_height = self._scenario.extent
         x, y = half_width * shown["sensor_x"], half_height * shown["sensor_y"]
         cos, sin = shown["heading_cos"], shown["heading_sin"]
         east, north = _turned(shown["bearing_cos"], shown["bearing_sin"], cos, sin)
-        away = scenario.distance_scale * shown["distance"]
-        velocity = _turned(shown["radial_velocity"], shown["tangential_velocity"], east, north)
+        away, top_speed = self._scenario.distance_scale * shown["distance"], self._scenario.top_speed
+        velocity = _turned(top_speed * shown["radial_velocity"], top_speed * shown["tangential_velocity"], east, north)
         # Axes from here: scene, describing sensor, described sensor, target.
         of, by = (slice(None), None), (slice(None), slice(None), None)
         dx, dy = (x + away * east)[by] - x[of], (y + away * north)[by] - y[of]
-        distance = np.hypot(dx, dy)
-        away = np.where(distance > 0, distance, 1.0)
-        east, north = np.where(distance > 0, dx / away, 1.0), dy / away
-        ahead, aside = _turned(east, north, cos[of], -sin[of])
-        radial, tangential = _turned(velocity[0][by], velocity[1][by], east, -north)
+        distance = np.sqrt(dx * dx + dy * dy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            east, north = features.unit(dx, dy, distance)
         seen = (shown["seen_now"][by] != 0) & (cos**2 + sin**2 > 0.5)[of]  # by a sensor that works
-        in_range = distance**2 <= self._range_squared
-        visible = in_range & (ahead > self._half_view_cosine) & seen
-        own = np.arange(scenario.num_sensors)
+        view = cos[of], sin[of], self._range_squared, self._cos_half_view
+        visible = seen & features.in_view(*view, dx, dy)
+        own = np.arange(len(self._range_squared))
         visible[:, own, own] = shown["visible"] != 0
-        others = visible.sum(2, keepdims=True) - visible
-        described = np.empty((*seen.shape, len(RECURRENT_FEATURES)), np.float32)
-        features = (  # in the order of RECURRENT_FEATURES
-            aside, ahead, distance / scenario.distance_scale, in_range, visible, others, radial, tangential, seen,
+        rows = (features.DIRECTION_X, features.DIRECTION_Y, features.RANGE_SQUARED)
+        pair = SimpleNamespace(
+            sensor={(row, ...): values for row, values in zip(rows, view, strict=False)},
+            dx=dx, dy=dy, distance=distance, east=east, north=north,
+            velocity_x=velocity[0][by], velocity_y=velocity[1][by],
+            noticed=visible, seeing=visible.sum(2, keepdims=True), age=np.where(seen, 0.0, 1.0),
         )  # fmt: skip
-        for number, feature in enumerate(features):
-            described[..., number] = feature * seen
+        described = np.empty((*seen.shape, len(RECURRENT_FEATURES)), np.float32)
+        for number, name in enumerate(RECURRENT_FEATURES[:OF_SENSOR]):
+            described[..., number] = features.FEATURES[name].formula(pair, self._scales, ...) * seen
         described[..., OF_SENSOR:] = pairs[..., OF_SENSOR:][of]
         return described
 

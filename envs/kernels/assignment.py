@@ -10,10 +10,10 @@ import numpy as np
 
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import wrapped
+from hitmac.envs.kernels.formulas import wrapped
 from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY, has_turned
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import inlined, kernel
 
@@ -132,8 +132,9 @@ class Decision(NamedTuple):
 
 
 @kernel
-def executor_step(state, rules, action, assigned, rewards, chosen, share):
+def executor_step(rows, rules, action, assigned, rewards, chosen, share):
     """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     for first, last in physics.runs(chosen, share):
         physics.extra_moves(state, p, first, last)
@@ -146,19 +147,21 @@ def executor_step(state, rules, action, assigned, rewards, chosen, share):
 
 
 @kernel
-def extra_moves(state, chosen, share):
+def extra_moves(rows, chosen, share):
     """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
+    state = KernelState(*rows)
     for first, last in physics.runs(chosen, share):
         physics.extra_moves(state, state.parameters[0], first, last)
 
 
 @kernel
-def decision_sub_steps(state, begin, end, decision, chosen, share):
+def decision_sub_steps(rows, begin, end, decision, chosen, share):
     """Run the sub-steps `begin` to `end` - 1 of a decision in the chosen scenes.
 
     With the scripted executor, an extra move that is due comes first; a given action was decided after that move.
     A sensor without a known assigned target stays or turns at random.
     """
+    state = KernelState(*rows)
     p, assigned, action = state.parameters[0], decision.assigned, decision.action
     _, n, m = assigned.shape
     for first, last in physics.runs(chosen, share):

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.sight import disc_blocks, wall_blocks
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.formulas import disc_blocks, unit, wall_blocks
+from hitmac.envs.kernels.sight import disc_at
+from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import MOST_DRAWS, noise_key, pair_number, two_normals, uniform, word
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
@@ -25,9 +26,8 @@ class DetectionModel(NamedTuple):
 
 @inlined
 def _direction(dx, dy):
-    """Return the unit vector of an offset, (1, 0) for none."""
-    distance = math.sqrt(dx * dx + dy * dy)
-    return (dx / distance, dy / distance) if distance > 0.0 else (1.0, 0.0)
+    """Return the unit vector of an offset."""
+    return unit(dx, dy, math.sqrt(dx * dx + dy * dy))
 
 
 @compiled
@@ -74,8 +74,7 @@ def _draw_place(state, everywhere, key, counter, i, b):
         dy = ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
         clear = abs(x + dx) <= p.half_width and abs(y + dy) <= p.half_height
         for k in range(state.disc.shape[0]):
-            disc = state.disc[k]
-            clear = clear and not disc_blocks(x, y, dx, dy, disc[X, b], disc[Y, b], disc[at.RADIUS, b])
+            clear = clear and not disc_blocks(x, y, dx, dy, disc_at(state.disc, k, b))
         for k in range(state.walls.shape[0]):
             clear = clear and not wall_blocks(x, y, dx, dy, state.walls[k])
         if clear:
@@ -148,10 +147,11 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
 
 
 @kernel
-def detect(state, model, detections, mask, sensors, share):
+def detect(rows, model, detections, mask, sensors, share):
     """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7 or 9) into zeros.
 
     See :class:`hitmac.envs.observation.DetectionObserver`. The same state gives the same detections.
     """
+    state = KernelState(*rows)
     for low, high in blocks(detections.shape[0], share):
         _detect_scenes(state, model, detections, mask, sensors, np.uint64(low), np.uint64(high))

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading, update_availability, wrapped
+from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading, update_availability
+from hitmac.envs.kernels.formulas import disc_blocks, wrapped
 from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.physics import about_to_move, runs
-from hitmac.envs.kernels.sight import disc_blocks
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.sight import disc_at
+from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import allocating, blocks, compiled, inlined, kernel
 from hitmac.envs.kernels.values import weigh
@@ -245,8 +246,8 @@ def _see_places(state, p, game, i, place, through, seen, first, last):
         for k in range(disc.shape[0]):
             for b in range(first, last):
                 x, y = sensor[i, X, b], sensor[i, Y, b]
-                dx, dy, radius = place[X, b] - x, place[Y, b] - y, disc[k, at.RADIUS, b]
-                seen[b] &= through[b] | (not disc_blocks(x, y, dx, dy, disc[k, X, b], disc[k, Y, b], radius))
+                dx, dy = place[X, b] - x, place[Y, b] - y
+                seen[b] &= through[b] | (not disc_blocks(x, y, dx, dy, disc_at(disc, k, b)))
 
 
 @inlined
@@ -273,8 +274,9 @@ def _see(state, p, cargo, game, first, last):
 
 
 @kernel
-def see_sensors(state, game, seen, share):
+def see_sensors(rows, game, seen, share):
     """Compute the sensors k that each sensor i sees, ``seen[i, k]`` (n, n, B); each sees itself."""
+    state = KernelState(*rows)
     through = np.zeros(seen.shape[2], np.bool_)
     for low, high in blocks(seen.shape[2], share):
         for i in range(seen.shape[0]):
@@ -443,8 +445,9 @@ def _deal_cargoes(state, cargo, game, b):
 
 
 @kernel
-def begin(state, cargo, game, chosen, share):
+def begin(rows, cargo, game, chosen, share):
     """Start an episode of the chosen scenes: places and cargoes; :func:`look` then completes the state."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     gap = p.max_speed * p.time_step
     for first, last in runs(chosen, share):
@@ -459,8 +462,9 @@ def begin(state, cargo, game, chosen, share):
 
 
 @kernel
-def look(state, cargo, game, chosen, share):
+def look(rows, cargo, game, chosen, share):
     """Update the derived state, views and knowledge of the chosen scenes, after a start or a change of places."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     for first, last in runs(chosen, share):
         for b in range(first, last):
@@ -477,8 +481,9 @@ def look(state, cargo, game, chosen, share):
 
 
 @kernel
-def step(state, cargo, game, action, target_action, drawn, chosen, share):
+def step(rows, cargo, game, action, target_action, drawn, chosen, share):
     """Advance the chosen scenes by one step of both teams; `drawn`: `game` holds the random numbers of the step."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     for first, last in runs(chosen, share):
         about_to_move(state, first, last)

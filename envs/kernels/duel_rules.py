@@ -14,9 +14,10 @@ import numpy as np
 
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.duel import choose, sector_of, warehouse_of
-from hitmac.envs.kernels.episode import deal, wrapped
+from hitmac.envs.kernels.episode import deal
+from hitmac.envs.kernels.formulas import wrapped
 from hitmac.envs.kernels.physics import runs
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform, rule_key
 from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, one_of
 
@@ -313,8 +314,9 @@ _target, _sensors = one_of([*RULES["targets"].values()]), one_of([*RULES["sensor
 
 
 @kernel
-def act(state, cargo, game, memory, team, rule, action, chosen, share):
+def act(rows, cargo, game, memory, team, rule, action, chosen, share):
     """Compute the actions (B, m or n, 2) of a team in the chosen scenes by a rule, both as numbers in :data:`RULES`."""
+    state = KernelState(*rows)
     for first, last in runs(chosen, share):
         for b in range(first, last):
             memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, team), 0

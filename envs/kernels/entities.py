@@ -12,9 +12,10 @@ import numpy as np
 
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.duel import end_of_step, sector_of
+from hitmac.envs.kernels.formulas import disc_blocks
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.sight import disc_blocks
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.sight import disc_at
+from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 _ANGLES = np.radians(np.arange(0.0, 360.0, 22.5))
@@ -118,10 +119,10 @@ def _show_entities(state, p, knowledge, cargo, game, shown, b, a, frame):
 def _is_clear(disc, known, b, sector, x, y):
     """Return True if no known disc hides a point from the sensor of a sector."""
     own_x, own_y, dx, dy = sector[0], sector[1], x - sector[0], y - sector[1]
+    clear = True
     for k in range(disc.shape[0]):
-        if known[k] and disc_blocks(own_x, own_y, dx, dy, disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b]):
-            return False
-    return True
+        clear = clear and not (known[k] and disc_blocks(own_x, own_y, dx, dy, disc_at(disc, k, b)))
+    return clear
 
 
 @compiled
@@ -196,8 +197,9 @@ def _show_to_sensor(state, p, knowledge, cargo, game, shown, b, i):
 
 
 @kernel
-def show(state, cargo, game, shown, share):
+def show(rows, cargo, game, shown, share):
     """Write the features that all targets, or without moves all sensors, observe."""
+    state = KernelState(*rows)
     p = state.parameters[0]
     for low, high in blocks(shown.own.shape[0], share):
         for b in range(low, high):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.formulas import cos_half_view, range_squared
 from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.recordings import begin_recording
 from hitmac.envs.kernels.state import X, Y
@@ -113,12 +114,6 @@ place_sensors = one_of(tuple(PLACEMENTS.values()))
 
 
 @inlined
-def wrapped(degrees):
-    """Return an angle in [-180, 180), degrees."""
-    return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
-
-
-@inlined
 def set_heading(state, b, i, heading):
     """Turn sensor i of scene b to `heading`, degrees."""
     state.sensor[i, at.HEADING, b] = heading
@@ -129,16 +124,10 @@ def set_heading(state, b, i, heading):
 
 @inlined
 def set_field_of_view(state, b, i, field_of_view):
-    """Set the field of view of sensor i of scene b, degrees, and the range that follows from it.
-
-    The area of the view stays constant: ``range^2 * field_of_view`` is that of the start.
-    """
+    """Set the field of view of sensor i of scene b, degrees, and the range that follows from it."""
     state.sensor[i, at.FIELD_OF_VIEW, b] = field_of_view
-    state.sensor[i, at.RANGE_SQUARED, b] = state.sensor[i, at.VIEW_AREA, b] / field_of_view
-    # Below every cosine: a field of view of 360 degrees also sees a target exactly behind.
-    state.sensor[i, at.COS_HALF_VIEW, b] = (
-        math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
-    )
+    state.sensor[i, at.RANGE_SQUARED, b] = range_squared(state.sensor[i, at.VIEW_AREA, b], field_of_view)
+    state.sensor[i, at.COS_HALF_VIEW, b] = cos_half_view(field_of_view)
 
 
 @compiled

@@ -5,13 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.envs.features import Pair
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
+from hitmac.envs.kernels.formulas import disc_blocks, scales_of, unit, wall_blocks, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.nearest import BINS, choose_nearest, search, sort_places, write_sorted
 from hitmac.envs.kernels.physics import BLOCK
-from hitmac.envs.kernels.sight import disc_blocks, is_clear, wall_blocks, widest_disc
-from hitmac.envs.kernels.state import Cells, Places, X, Y
+from hitmac.envs.kernels.sight import disc_at, is_clear, widest_disc
+from hitmac.envs.kernels.state import Cells, KernelState, Places, X, Y
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 from hitmac.envs.kernels.values import value_of
@@ -56,6 +57,15 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[5], known[at.AGE]
 
 
+@inlined
+def measure_offsets(dx, dy, distance, east, north, first, last):
+    """Write distance and unit vector (east, north) of offsets."""
+    for b in range(first, last):
+        distance[b] = math.sqrt(dx[b] * dx[b] + dy[b] * dy[b])
+    for b in range(first, last):
+        east[b], north[b] = unit(dx[b], dy[b], distance[b])
+
+
 @compiled
 def _find_clear(sensor, disc, walls, scratch, first, last):
     """Write into row 9 of `scratch` 1 where nothing stands between a sensor and the offset in rows 0 and 1, else 0."""
@@ -64,7 +74,7 @@ def _find_clear(sensor, disc, walls, scratch, first, last):
         clear[b] = 1.0
     for k in range(disc.shape[0]):
         for b in range(first, last):
-            blocked = disc_blocks(x[b], y[b], dx[b], dy[b], disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b])
+            blocked = disc_blocks(x[b], y[b], dx[b], dy[b], disc_at(disc, k, b))
             clear[b] = 0.0 if blocked else clear[b]
     for k in range(walls.shape[0]):
         for b in range(first, last):
@@ -126,20 +136,25 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                                 pairs[b, i, j, k] = 0.0
 
 
+@inlined
+def _observe_block(rows, scales, codes, of_sensor, pairs, mask, first, last):
+    """Call :func:`_observe_scenes`."""
+    state = KernelState(*rows)
+    _observe_scenes(
+        state, state.knowledge, state.values, scales_of(scales), codes, of_sensor, pairs, mask, first, last
+    )  # fmt: skip
+
+
 @kernel
-def observe(state, scales, codes, of_sensor, pairs, mask, share):
+def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     """Write the features `codes` of every pair and the mask of valid pairs.
 
     Features `of_sensor` (d,) are also shown for unknown targets.
     """
-    own = scales_of(scales)
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
-            _observe_scenes(
-                state, state.knowledge, state.values, own, codes, of_sensor, pairs, mask, np.uint64(first),
-                np.uint64(last),
-            )  # fmt: skip
+            _observe_block(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
 
 
 (
@@ -201,11 +216,12 @@ def _count_noticing(state, index, missed_detections, b):
 
 
 @kernel
-def index_scenes(state, missed_detections, index, share):
+def index_scenes(rows, missed_detections, index, share):
     """Sort targets and sensors by place, and count the sensors that see each target.
 
     With partial knowledge, targets are not sorted, since their places differ between sensors.
     """
+    state = KernelState(*rows)
     for low, high in blocks(index.longest.shape[0], share):
         for b in range(low, high):
             if index.targets.number.shape[1] > 0:
@@ -360,11 +376,12 @@ def _observe_sensors(state, knowledge, values, scales, codes, of_sensor, index, 
 
 
 @kernel
-def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
+def observe_near(rows, scales, codes, of_sensor, index, limit, shown, share):
     """Write the features of the nearest targets of every sensor, their mask and numbers, and the sensor's neighbours.
 
     Threads divide the sensors, counted scene by scene.
     """
+    state = KernelState(*rows)
     own = scales_of(scales)
     n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
     things = max(n, state.target.shape[0]) + 1

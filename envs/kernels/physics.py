@@ -12,11 +12,12 @@ import numpy as np
 from hitmac.envs.kernels import episode
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
+from hitmac.envs.kernels.formulas import coasted, follow_command
 from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits, was_stopped
 from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
-from hitmac.envs.kernels.state import core_of
+from hitmac.envs.kernels.state import KernelState, core_of
 from hitmac.envs.kernels.streams import heading_error
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.values import weigh
@@ -60,20 +61,6 @@ def rotate(sensor, i, b, angle):
 
 
 @inlined
-def _follow_command(motors, time_step, rate, command):
-    """Return the rate of a motor after a sub-step in which it follows a command, and the angle turned.
-
-    A commanded rate within the dead zone counts as 0, any other is limited to [lowest, highest]. The rate r changes by
-    the acceleration a until it is the commanded one; with r' at the end of the sub-step, the angle is
-    ``r' time_step - (r' - r) abs(r' - r) / (2 a)``.
-    """
-    size = abs(command)
-    wanted = math.copysign(min(max(size, motors.lowest), motors.highest), command) if size > motors.dead_zone else 0.0
-    change = min(max(wanted - rate, -motors.change), motors.change)
-    return rate + change, (rate + change) * time_step - motors.lag * change * abs(change)
-
-
-@inlined
 def _drive(state, poses, motors, time_step, action, first, last):
     """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.
 
@@ -94,7 +81,7 @@ def _drive(state, poses, motors, time_step, action, first, last):
                 command[now] = way * sensor[i, at.TURN, b] / time_step
             heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
             if state.working[i, b]:
-                rate, angle = _follow_command(motors, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
+                rate, angle = follow_command(motors.law, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
             if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
                 angle, rate = (low if angle < 0.0 else high) - heading, 0.0
             motors.moved[i, b] = angle != 0.0
@@ -103,9 +90,9 @@ def _drive(state, poses, motors, time_step, action, first, last):
             rotate(sensor, i, b, math.radians(angle))
             sensor[i, at.RATE, b], pending = rate, 0.0
             for k in range(2, slots + 1):
-                rate, angle = _follow_command(motors, time_step, rate, command[(now + k) % slots])
+                rate, angle = follow_command(motors.law, time_step, rate, command[(now + k) % slots])
                 pending += angle
-            sensor[i, at.PENDING, b] = pending + motors.lag * rate * abs(rate)
+            sensor[i, at.PENDING, b] = pending + coasted(motors.law, rate)
 
 
 @inlined
@@ -219,27 +206,69 @@ def advance(state, p, action, first, last):
     learn(core, p, state.knowledge, first, last)
 
 
+# Kernels pass the rows on as they are: in a kernel, a named tuple would count the references to every array.
+
+
 @inlined
-def _begin(state, p, first, last):
-    """Place sensors and targets for a new episode."""
-    core = core_of(state)
+def _begin(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
 
 
+@kernel
+def begin(rows, chosen, share):
+    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
+    for first, last in runs(chosen, share):
+        _begin(rows, first, last)
+
+
 @inlined
-def _move(state, p, action, first, last):
-    """Move sensors and targets of large scenes, and index them by place."""
-    core = core_of(state)
+def _sub_step(rows, action, first, last):
+    state = KernelState(*rows)
+    extra_moves(state, state.parameters[0], first, last)
+    about_to_move(state, first, last)
+    advance(state, state.parameters[0], action, first, last)
+
+
+@kernel
+def sub_step(rows, action, chosen, share):
+    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
+    for first, last in runs(chosen, share):
+        _sub_step(rows, action, first, last)
+
+
+@inlined
+def _move(rows, action, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
+    extra_moves(state, p, first, last)
+    about_to_move(state, first, last)
     _move_all(state, core, p, action, first, last)
     for b in range(first, last):
         sort_scene(core, state.grid, b)
 
 
+@kernel
+def move(rows, action, chosen, share):
+    """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
+    for first, last in runs(chosen, share):
+        _move(rows, action, first, last)
+
+
+@kernel
+def look_near(rows, chosen, share):
+    """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
+    state = KernelState(*rows)
+    for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
+        look_from(state, state.grid, chosen, low, high)
+
+
 @inlined
-def _end(state, p, first, last):
-    """End a sub-step of large scenes."""
-    core = core_of(state)
+def _end(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         count_covered(core, state.grid, b)
         core.scene[at.TIME, b] += 1
@@ -247,21 +276,36 @@ def _end(state, p, first, last):
     learn(core, p, state.knowledge, first, last)
 
 
-@inlined
-def _index(state, p, b):
-    """Index a large scene by place."""
-    core = core_of(state)
-    sort_scene(core, state.grid, b)
-    for i in range(core.sensor.shape[0]):
-        state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
-    count_covered(core, state.grid, b)
-    weigh(core, p, state.values, b, b + _ONE)
+@kernel
+def end(rows, chosen, share):
+    """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
+    for first, last in runs(chosen, share):
+        _end(rows, first, last)
 
 
 @inlined
-def _look(state, p, first, last):
-    """Update the derived state, visibility and knowledge."""
+def _index(rows, first, last):
+    state = KernelState(*rows)
     core = core_of(state)
+    for b in range(first, last):
+        sort_scene(core, state.grid, b)
+        for i in range(core.sensor.shape[0]):
+            state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
+        count_covered(core, state.grid, b)
+    weigh(core, state.parameters[0], state.values, first, last)
+
+
+@kernel
+def index(rows, chosen, share):
+    """Index the chosen large scenes by place after their state is set."""
+    for first, last in runs(chosen, share):
+        _index(rows, first, last)
+
+
+@inlined
+def _look(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         for i in range(core.sensor.shape[0]):
             episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
@@ -280,68 +324,19 @@ def _look(state, p, first, last):
 
 
 @kernel
-def begin(state, chosen, share):
-    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        _begin(state, p, first, last)
-
-
-@kernel
-def sub_step(state, action, chosen, share):
-    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        advance(state, p, action, first, last)
-
-
-@kernel
-def move(state, action, chosen, share):
-    """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        _move(state, p, action, first, last)
-
-
-@kernel
-def look_near(state, chosen, share):
-    """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
-    for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        look_from(state, state.grid, chosen, low, high)
-
-
-@kernel
-def end(state, chosen, share):
-    """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
-    for first, last in runs(chosen, share):
-        _end(state, state.parameters[0], first, last)
-
-
-@kernel
-def index(state, chosen, share):
-    """Index the chosen large scenes by place after their state is set."""
-    for first, last in runs(chosen, share):
-        for b in range(first, last):
-            _index(state, state.parameters[0], b)
-
-
-@kernel
-def look(state, chosen, share):
+def look(rows, chosen, share):
     """Update the derived state, visibility and knowledge of the chosen scenes, after a start or a change of places.
 
     At time 0 the previous knowledge is cleared; later it ages by a sub-step.
     """
     for first, last in runs(chosen, share):
-        _look(state, state.parameters[0], first, last)
+        _look(rows, first, last)
 
 
 @kernel
-def misread_headings(state, deviation, sensor, share):
+def misread_headings(rows, deviation, sensor, share):
     """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
+    state = KernelState(*rows)
     for low, high in blocks(sensor.shape[2], share):
         for i in range(sensor.shape[0]):
             for b in range(low, high):

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.features import rail_corners, wrapped
+from hitmac.envs.kernels import formulas
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.state import Poses, Rails, X, Y
 from hitmac.envs.kernels.threads import inlined
@@ -25,15 +27,10 @@ def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[
     corner = np.full((len(polylines), most, 5), np.inf)
     length, closed = np.zeros(len(polylines)), np.zeros(len(polylines), np.bool_)
     for r, polyline in enumerate(polylines):
-        points = np.array(polyline, np.float64)
-        closed[r] = len(points) > 1 and bool((points[0] == points[-1]).all())
-        gone = np.cumsum(np.append(0.0, np.hypot(*np.diff(points, axis=0).T)))
-        apart = np.append(True, np.diff(gone) > 0)  # without corners on their predecessors
-        points, gone = points[apart], gone[apart]
-        ways = np.diff(points, axis=0) / np.diff(gone)[:, None]
-        ways = np.concatenate((ways, ways[-1:] if len(ways) else np.zeros((1, 2))))
-        corner[r, : len(points)] = np.column_stack((points, gone, ways))
-        length[r] = gone[-1]
+        own = rail_corners(polyline)
+        corner[r, : len(own)] = own
+        closed[r] = len(polyline) > 1 and tuple(polyline[0]) == tuple(polyline[-1])
+        length[r] = own[-1, at.CORNER_ALONG]
     return Rails(corner, length, closed, np.array(starts, np.float64))
 
 
@@ -128,7 +125,7 @@ def within(heading: Any, limit: np.ndarray) -> Any:
     """Return headings (..., n), shifted by whole turns to the middle of their limits (n, 2), degrees."""
     limited = np.isfinite(limit[:, 0])
     middle = np.where(limited[:, None], limit, 0.0).sum(-1) / 2.0
-    return np.where(limited, heading - 360.0 * np.round((heading - middle) / 360.0), heading)
+    return np.where(limited, wrapped(heading, middle), heading)
 
 
 def outside(heading: Any, limit: np.ndarray) -> Any:
@@ -150,8 +147,7 @@ def kept_within(poses, i, heading):
     low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
     if low == -np.inf:
         return heading
-    middle = (low + high) / 2.0
-    return min(max(heading - 360.0 * math.floor((heading - middle + 180.0) / 360.0), low), high)
+    return min(max(formulas.wrapped(heading, (low + high) / 2.0), low), high)
 
 
 @inlined

@@ -7,34 +7,16 @@ sensor looks only at the cells within its range.
 import math
 
 from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.formulas import disc_blocks, in_view, wall_blocks
 from hitmac.envs.kernels.nearest import box_of, sort_places
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import compiled, inlined
 
 
 @inlined
-def disc_blocks(x, y, dx, dy, disc_x, disc_y, radius):
-    """Return True if the line of sight from (x, y) to the offset (dx, dy) crosses a disc."""
-    squared = dx * dx + dy * dy
-    along = ((disc_x - x) * dx + (disc_y - y) * dy) / squared if squared > 0.0 else 0.0
-    along = min(max(along, 0.0), 1.0)
-    off_x = disc_x - x - along * dx
-    off_y = disc_y - y - along * dy
-    return off_x * off_x + off_y * off_y < radius * radius
-
-
-@inlined
-def wall_blocks(x, y, dx, dy, wall):
-    """Return True if the line of sight from (x, y) to the offset (dx, dy) meets a wall (x1, y1, x2, y2)."""
-    wall_x = wall[2] - wall[0]
-    wall_y = wall[3] - wall[1]
-    cross = dx * wall_y - dy * wall_x
-    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position on the line of sight
-    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position on the wall
-    sight = sight if cross > 0.0 else -sight
-    place = place if cross > 0.0 else -place
-    length = abs(cross)
-    return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
+def disc_at(disc, k, b):
+    """Return x, y and radius of disc k of scene b."""
+    return disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b]
 
 
 @compiled
@@ -50,24 +32,19 @@ def _see_all(state, first, last):
             state.covered[j, b] = False
         for i in range(sensor.shape[0]):
             for b in range(first, last):
-                dx = target[j, X, b] - sensor[i, X, b]
-                dy = target[j, Y, b] - sensor[i, Y, b]
-                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
-                squared = dx * dx + dy * dy
-                ahead = sensor[i, at.DIRECTION_X, b] * dx + sensor[i, at.DIRECTION_Y, b] * dy
-                state.visible[i, j, b] = (squared <= sensor[i, at.RANGE_SQUARED, b]) & (
-                    ahead > sensor[i, at.COS_HALF_VIEW, b] * math.sqrt(squared)
-                )
+                state.visible[i, j, b] = in_view(
+                    sensor[i, at.DIRECTION_X, b], sensor[i, at.DIRECTION_Y, b],
+                    sensor[i, at.RANGE_SQUARED, b], sensor[i, at.COS_HALF_VIEW, b],
+                    target[j, X, b] - sensor[i, X, b], target[j, Y, b] - sensor[i, Y, b],
+                )  # fmt: skip
             for b in range(first, last):
                 state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
             for k in range(disc.shape[0]):
                 for b in range(first, last):
                     x, y = sensor[i, X, b], sensor[i, Y, b]
                     state.visible[i, j, b] &= not disc_blocks(
-                        x, y, target[j, X, b] - x, target[j, Y, b] - y,
-                        disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b],
-                    )  # fmt: skip
+                        x, y, target[j, X, b] - x, target[j, Y, b] - y, disc_at(disc, k, b)
+                    )
             for k in range(state.walls.shape[0]):
                 for b in range(first, last):
                     x, y = sensor[i, X, b], sensor[i, Y, b]
@@ -113,7 +90,7 @@ def is_clear(disc, walls, grid, b, widest, x, y, dx, dy):
     for row in range(low, high + 1):
         for s in range(grid.discs.start[b, row * columns + left], grid.discs.start[b, row * columns + right + 1]):
             k = grid.discs.number[b, s]
-            if disc_blocks(x, y, dx, dy, disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b]):
+            if disc_blocks(x, y, dx, dy, disc_at(disc, k, b)):
                 return False
     left, right, low, high = box_of(grid.cells, low_x, high_x, low_y, high_y)
     for row in range(low, high + 1):
@@ -143,14 +120,7 @@ def look_around(state, grid, b, i):
         for row in range(low, high + 1):
             for s in range(start[row * grid.cells.columns + left], start[row * grid.cells.columns + right + 1]):
                 to_x, to_y = grid.targets.x[b, s], grid.targets.y[b, s]
-                dx = to_x - x
-                dy = to_y - y
-                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
-                squared = dx * dx + dy * dy
-                ahead = direction_x * dx + direction_y * dy
-                in_view = squared <= range_squared and ahead > cos_half_view * math.sqrt(squared)
-                if in_view and (
+                if in_view(direction_x, direction_y, range_squared, cos_half_view, to_x - x, to_y - y) and (
                     open_view or is_clear(state.disc, state.walls, grid, b, widest, x, y, to_x - x, to_y - y)
                 ):
                     j = grid.targets.number[b, s]

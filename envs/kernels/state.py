@@ -5,11 +5,37 @@ compiler can vectorise the innermost loops. :class:`State` is the same memory fo
 along the first axis.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.threads import inlined
+from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read as those of the others)
+    ALONG,
+    COS_HALF_PAN,
+    COS_HALF_VIEW,
+    COS_TURN,
+    DIRECTION_X,
+    DIRECTION_Y,
+    FIELD_OF_VIEW,
+    HEADING,
+    PAN_X,
+    PAN_Y,
+    PENDING,
+    RAIL_LENGTH,
+    RAIL_X,
+    RAIL_Y,
+    RANGE_SQUARED,
+    RATE,
+    SIN_HALF_PAN,
+    SIN_TURN,
+    START_VIEW,
+    TURN,
+    VIEW_AREA,
+    Motor,
+    X,
+    Y,
+)  # fmt: skip
+from hitmac.envs.kernels.threads import maker
 
 
 class Streets(NamedTuple):
@@ -60,13 +86,7 @@ class Grid(NamedTuple):
 
 KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the targets' last move
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
-X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
-# Rows of a sensor: first the variable ones, then those fixed by the scenario.
-(
-    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y, RATE,
-    PENDING, START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN,
-    SIN_HALF_PAN,
-) = range(23)  # fmt: skip
+RADIUS = 2  # row of a disc after X and Y, with which every position begins
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE,
@@ -154,11 +174,7 @@ class Motors(NamedTuple):
     """Motors that turn the sensors; rates are in degrees per second, positive counter-clockwise."""
 
     command: np.ndarray  # (D + 1, n, B) commanded rates; that of sub-step t is at t % (D + 1), for a delay of D
-    lowest: float
-    highest: float
-    dead_zone: float
-    change: float  # largest change of the rate in a sub-step
-    lag: float  # 1 / (2 * acceleration)
+    law: Motor
     # Undefined between two sub-steps:
     moved: np.ndarray  # (n, B) bool: the heading changed
 
@@ -194,19 +210,19 @@ class KernelState(NamedTuple):
     motors: Motors | None = None  # None: turns are at once
 
 
-@inlined
-def core_of(state):
-    """Return the state without its optional parts.
+OBSERVED = (
+    "stream", "scene", "sensor", "working", "target", "present", "disc", "visible", "covered", "scratch_mask",
+    "scratch", "walls", "parameters", "knowledge", "values",
+)  # fmt: skip
+"""Arrays that observers read; every array costs time in every call of a kernel."""
 
-    Kernels are compiled separately for every combination of optional parts. Functions that take the core, and only
-    the parts that they need, are compiled once for many of them. Kernels do not call this themselves: they would count
-    the references to every array.
-    """
-    return KernelState(
-        state.stream, state.scene, state.coverage, state.sensor, state.working, state.target, state.present, state.disc,
-        state.visible, state.covered, state.scratch_mask, state.scratch, state.areas, state.walls, state.parameters,
-        None, None, None, None, None, None, None, None, None,
-    )  # fmt: skip
+core_of: Any = maker(KernelState, [name for name in KernelState._fields if name not in KernelState._field_defaults])
+"""Return the state without its optional parts.
+
+Kernels are compiled separately for every combination of optional parts. Functions that take the core, and only the
+parts that they need, are compiled once for many of them. Kernels do not call this themselves: they would count the
+references to every array.
+"""
 
 
 class State(NamedTuple):

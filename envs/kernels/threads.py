@@ -117,10 +117,15 @@ inlined = _part(_nrt=False, forceinline=True)
 """Decorator of a function that is inlined into kernels."""
 
 
+_HERE = Path(__file__).parent
+_FORMULAS = _HERE.parent / "features.py"  # compiled in this folder
+
+
 @cache
 def _digest(folder: Path) -> str:
     """Return a digest of every source file of a folder."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()[:12]
+    files = sorted(folder.glob("*.py")) + [_FORMULAS] * (folder == _HERE)
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 
 def kernel(function: Callable) -> Callable:
@@ -133,7 +138,7 @@ def kernel(function: Callable) -> Callable:
     dispatcher = njit(nogil=True, **_OPTIONS)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
     files = [Path(one.__code__.co_filename) for one in (function, *called)]
-    folders = sorted({Path(__file__).parent, *(file.parent for file in files if file.is_file())})
+    folders = sorted({_HERE, *(file.parent for file in files if file.is_file() and file != _FORMULAS)})
     with suppress(RuntimeError):  # neither the folder nor the user's cache can be written: no cache
         disk = dispatcher._cache = FunctionCache(function)
         name = f"{disk._impl.filename_base}.{'.'.join(map(_digest, folders))}"
@@ -172,6 +177,17 @@ def one_of(variants: Sequence[Callable]) -> Callable:
     scope = dict(zip(names, variants, strict=True))
     exec("def call(code, *arguments):\n" + "".join(branches), scope)
     return inlined(scope["call"])
+
+
+def maker(kind: Any, names: Sequence[str]) -> Callable:
+    """Return a compiled function that makes a named tuple from fields of another one, or of a record; others are None.
+
+    Compiled code cannot read a field by a name in a variable, so the function is generated.
+    """
+    fields = ", ".join(f"of.{name}" if name in names else "None" for name in kind._fields)
+    scope = {"kind": kind}
+    exec(f"def make(of):\n    return kind({fields})\n", scope)
+    return inlined(scope["make"])
 
 
 _INDEX_AND_NUMBER = (types.Array(types.int64, 1, "C"), types.int64, types.int64)
@@ -230,7 +246,11 @@ _LOOKS = 300_000  # looks at a counter before a thread sleeps: about 100 us, a f
 
 
 class Share(NamedTuple):
-    """Share of one thread in a call, the last argument of a kernel."""
+    """Share of one thread in a call, the last argument of a kernel.
+
+    Kernels take it, and all other tuples that every call passes, as plain tuples: numba reads a named one in twice the
+    time.
+    """
 
     counters: np.ndarray  # int64, of the call
     calls: np.ndarray  # (1,) int64: calls with helpers so far
@@ -254,6 +274,7 @@ def _take(share):
 @allocating
 def blocks(num_scenes, share):
     """Yield the blocks of scenes (low, high) of this thread; alone, one block of all scenes."""
+    share = Share(*share)
     if share.thread < 0:
         yield 0, num_scenes
         return
@@ -307,7 +328,7 @@ class _Call(NamedTuple):
 
 
 _calls = np.zeros(1, np.int64)
-ALONE = Share(np.zeros(_TAKEN, np.int64), _calls, -1)
+ALONE = tuple(Share(np.zeros(_TAKEN, np.int64), _calls, -1))
 """Share of a call on a single thread."""
 
 _helpers: list[queue.SimpleQueue[_Call]] = []  # queue of calls of each helper, at most one of them not begun
@@ -316,7 +337,7 @@ _helpers: list[queue.SimpleQueue[_Call]] = []  # queue of calls of each helper, 
 def _help(call: _Call, thread: int) -> None:
     """Compute blocks of a call on the current thread, unless the call is over."""
     try:
-        call.kernel(*call.arguments, Share(call.counters, _calls, thread))
+        call.kernel(*call.arguments, (call.counters, _calls, thread))
     except BaseException as error:
         call.errors.append(error)
         _leave(call.counters)
@@ -366,7 +387,7 @@ class Threads:
             if inbox.empty():
                 inbox.put(call)
         try:
-            kernel(*arguments, Share(call.counters, _calls, 0))
+            kernel(*arguments, (call.counters, _calls, 0))
         except BaseException:
             _leave(call.counters)
             raise

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.formulas import meets_side
 from hitmac.envs.kernels.state import Values, X, Y
 from hitmac.envs.kernels.threads import compiled, inlined
 
@@ -28,10 +29,10 @@ def is_inside(corner, first, last, x, y):
     inside, before = False, last - 1
     for k in range(first, last):
         x1, y1, x2, y2 = corner[before, X], corner[before, Y], corner[k, X], corner[k, Y]
-        side = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)  # over 0: left of the side
-        if side == 0.0 and min(x1, x2) <= x <= max(x1, x2) and min(y1, y2) <= y <= max(y1, y2):
+        border, crossed = meets_side(x1, y1, x2, y2, x, y)
+        if border:
             return True
-        inside ^= ((y1 > y) != (y2 > y)) & ((side > 0.0) == (y2 > y1))
+        inside ^= crossed
         before = k
     return inside
 

@@ -1,0 +1,540 @@
+"""Observation features and the laws of physics, each one formula for kernels and for measured positions.
+
+Kernels compile the formulas for scene b of a batch, see :mod:`hitmac.envs.kernels.formulas`. For measured positions
+NumPy evaluates the same formulas on arrays, with ``...`` as b, see :mod:`hitmac.envs.deployment`. So a formula calls
+:func:`choose`, `least` and `most` in place of ``if``, ``min`` and ``max``. The file can be copied with that module,
+since it needs only NumPy.
+
+To add a feature, write a function ``name(pair, scales, b)`` that returns the number, with a docstring of one line and
+the decorator :func:`feature`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Functions that kernels replace by those of numbers.
+least, most, sqrt, cos, radians, floor, copysign = (
+    np.minimum, np.maximum, np.sqrt, np.cos, np.radians, np.floor, np.copysign,
+)  # fmt: skip
+
+
+def choose(condition, yes, no):
+    """Return `yes` where the condition holds, else `no`; both are computed."""
+    return np.where(condition, yes, no)
+
+
+# Rows of a sensor: first the variable ones, then those fixed by the scenario.
+(
+    X, Y, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y, RATE,
+    PENDING, START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN, SIN_HALF_PAN,
+) = range(23)  # fmt: skip
+
+
+def wrapped(degrees, middle=0.0):
+    """Return an angle in [middle - 180, middle + 180), degrees."""
+    return degrees - 360.0 * floor((degrees - middle + 180.0) / 360.0)
+
+
+def half_turns(y, x):
+    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial that the compiler can vectorise.
+
+    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
+    """
+    across, along = abs(y), abs(x)
+    longer = most(across, along)
+    ratio = choose(longer > 0.0, least(across, along) / longer, 0.0)
+    s = ratio * ratio
+    angle = ratio * (
+        1.0
+        + s * (-0.3333314528 + s * (0.1999355085 + s * (-0.1420889944 + s * (0.1065626393
+        + s * (-0.0752896400 + s * (0.0429096138 + s * (-0.0161657367 + s * 0.0028662257)))))))
+    )  # fmt: skip
+    angle = choose(across > along, 0.5 * math.pi - angle, angle)
+    turns = choose(x < 0.0, math.pi - angle, angle) / math.pi
+    return choose((y >= 0.0) & (turns < 1.0), turns, -turns)
+
+
+def unit(dx, dy, distance):
+    """Return the unit vector of an offset; (1, 0) for none, since atan2(0, 0) = 0."""
+    return choose(distance > 0.0, dx / distance, 1.0), choose(distance > 0.0, dy / distance, 0.0)
+
+
+def view_area(sensing_range, field_of_view):
+    """Return ``range^2 * field_of_view``, which a zooming lens keeps constant."""
+    return sensing_range * sensing_range * field_of_view
+
+
+def range_squared(area, field_of_view):
+    """Return the squared range of a lens with the area of :func:`view_area`."""
+    return area / field_of_view
+
+
+def cos_half_view(field_of_view):
+    """Return the cosine of half a field of view, degrees.
+
+    That of 360 degrees is below every cosine, so that a target exactly behind is also seen.
+    """
+    return choose(field_of_view < 360.0, cos(radians(field_of_view / 2.0)), -2.0)
+
+
+def in_view(direction_x, direction_y, squared_range, cosine, dx, dy):
+    """Return True for an offset within the range (inclusive) and the field of view (exclusive) of a sensor."""
+    dx = choose((dx == 0.0) & (dy == 0.0), 1.0, dx)
+    squared = dx * dx + dy * dy
+    return (squared <= squared_range) & (direction_x * dx + direction_y * dy > cosine * sqrt(squared))
+
+
+def disc_blocks(x, y, dx, dy, disc):
+    """Return True if the line of sight from (x, y) to the offset (dx, dy) crosses a disc (x, y, radius)."""
+    squared, (disc_x, disc_y, radius) = dx * dx + dy * dy, disc
+    along = choose(squared > 0.0, ((disc_x - x) * dx + (disc_y - y) * dy) / squared, 0.0)
+    along = least(most(along, 0.0), 1.0)
+    off_x = disc_x - x - along * dx
+    off_y = disc_y - y - along * dy
+    return off_x * off_x + off_y * off_y < radius * radius
+
+
+def wall_blocks(x, y, dx, dy, wall):
+    """Return True if the line of sight from (x, y) to the offset (dx, dy) meets a wall (x1, y1, x2, y2)."""
+    wall_x = wall[2] - wall[0]
+    wall_y = wall[3] - wall[1]
+    cross = dx * wall_y - dy * wall_x
+    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position on the line of sight
+    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position on the wall
+    sight = choose(cross > 0.0, sight, -sight)
+    place = choose(cross > 0.0, place, -place)
+    length = abs(cross)
+    return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
+
+
+def meets_side(x1, y1, x2, y2, x, y):
+    """Return True if (x, y) lies on a side of a polygon, and True if a ray from it along x crosses the side."""
+    left = (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1)  # over 0: left of the side
+    between = (least(x1, x2) <= x) & (x <= most(x1, x2)) & (least(y1, y2) <= y) & (y <= most(y1, y2))
+    return (left == 0.0) & between, ((y1 > y) != (y2 > y)) & ((left > 0.0) == (y2 > y1))
+
+
+class Motor(NamedTuple):
+    """Constants of the motors that turn sensors; rates are in degrees per second."""
+
+    lowest: float
+    highest: float
+    dead_zone: float
+    change: float  # largest change of the rate in a sub-step
+    lag: float  # 1 / (2 * acceleration)
+
+
+def motor_of(site: Any) -> Motor:
+    """Return the constants of the motors of a scenario or site."""
+    (lowest, highest), a = site.rates, site.acceleration
+    change, lag = (a * site.time_step, 0.5 / a) if a else (math.inf, 0.0)
+    return Motor(lowest, highest, site.dead_zone, change, lag)
+
+
+def follow_command(motor, time_step, rate, command):
+    """Return the rate of a motor after a sub-step in which it follows a command, and the angle turned.
+
+    A commanded rate within the dead zone counts as 0, any other is limited to [lowest, highest]. The rate r changes by
+    the acceleration a until it is the commanded one; with r' at the end of the sub-step, the angle is
+    ``r' time_step - (r' - r) abs(r' - r) / (2 a)``.
+    """
+    size = abs(command)
+    wanted = copysign(choose(size > motor.dead_zone, least(most(size, motor.lowest), motor.highest), 0.0), command)
+    change = least(most(wanted - rate, -motor.change), motor.change)
+    return rate + change, (rate + change) * time_step - motor.lag * change * abs(change)
+
+
+def coasted(motor, rate):
+    """Return the angle that a sensor turns from a rate until its motor has stopped."""
+    return motor.lag * rate * abs(rate)
+
+
+def pan_rows(low, high):
+    """Return unit vector (x, y) of the middle of pan limits, degrees, and cosine and sine of half their width."""
+    middle, half = np.radians((low + high) / 2.0), np.radians(np.minimum((high - low) / 2.0, 180.0))
+    return np.cos(middle), np.sin(middle), np.cos(half), np.sin(half)
+
+
+def rail_corners(polyline: Sequence[Sequence[float]]) -> np.ndarray:
+    """Return the corners of a rail (c, 5): x, y, distance along the rail, and the unit vector to the next corner.
+
+    Corners on their predecessors are left out. The last corner has the unit vector of the one before, or 0.
+    """
+    points = np.array(polyline, np.float64)
+    gone = np.cumsum(np.append(0.0, np.hypot(*np.diff(points, axis=0).T)))
+    apart = np.append(True, np.diff(gone) > 0)
+    points, gone = points[apart], gone[apart]
+    ways = np.diff(points, axis=0) / np.diff(gone)[:, None]
+    return np.column_stack((points, gone, np.concatenate((ways, ways[-1:] if len(ways) else np.zeros((1, 2))))))
+
+
+class Pair(NamedTuple):
+    """Sensor i and target j, as observed in every scene of a batch: position and velocity are the last known ones."""
+
+    i: int
+    j: int
+    n: int
+    m: int
+    sensor: np.ndarray  # (23, B) rows of the sensor
+    dx: np.ndarray  # (B,) offset of the target
+    dy: np.ndarray
+    distance: np.ndarray
+    east: np.ndarray  # (B,) unit vector to the target
+    north: np.ndarray
+    velocity_x: np.ndarray
+    velocity_y: np.ndarray
+    noticed: np.ndarray  # (B,) bool: the sensor detects the target
+    seeing: np.ndarray  # (B,) number of sensors that detect it
+    age: np.ndarray  # (B,) sub-steps since the position was measured
+    clear: np.ndarray  # (B,) 1 if nothing stands between, else 0; undefined unless a feature needs it
+    value: np.ndarray  # (B,) value of the target there / highest value; undefined unless a feature needs it
+    number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
+
+
+class Feature(NamedTuple):
+    """Range and meaning of an observation feature, one number of a pair."""
+
+    low: float
+    high: float
+    meaning: str
+    formula: Callable[..., Any]
+    highest: Callable[[Any], float] | None = None
+    """Upper bound in a scenario, in place of `high`; `low` is then 0 or -1 times that bound."""
+    moving: bool = False
+    """The feature depends on the target's velocity."""
+    line_of_sight: bool = False
+    """The feature depends on whether walls, blocks or discs stand between sensor and target."""
+    of_sensor: bool = False
+    """The feature depends only on the sensor, and is also shown for unknown targets."""
+
+    def bounds(self, scenario: Any) -> tuple[float, float]:
+        """Return the lowest and the highest number in a scenario."""
+        if self.highest is None:
+            return self.low, self.high
+        highest = self.highest(scenario)
+        return self.low * highest, highest
+
+
+FEATURES: dict[str, Feature] = {}
+"""The observation features, by name."""
+
+
+def feature(low: float, high: float, highest: Callable[[Any], float] | None = None, **kind: bool) -> Callable:
+    """Return a decorator that adds a function to the table, with its range (see :class:`Feature`)."""
+
+    def add(function: Callable) -> Callable:
+        meaning = (function.__doc__ or "").splitlines()[0].removesuffix(".")
+        FEATURES[function.__name__] = Feature(low, high, meaning, function, highest, **kind)
+        return function
+
+    return add
+
+
+def largest_error(scenario: Any) -> float:
+    """Return a bound of the error of an observed position: normal numbers of Box and Muller are below 9."""
+    return 9 * max(scenario.position_errors)
+
+
+def most_speed(scenario: Any) -> float:
+    """Return the highest observed speed / top speed; a velocity has the errors of two positions."""
+    error = largest_error(scenario)
+    return 1 + 2 * error / scenario.time_step / scenario.top_speed if error else 1.0
+
+
+def farthest(scenario: Any) -> float:
+    """Return a bound of an observed distance / distance_scale."""
+    error = largest_error(scenario)
+    half_width, half_height = scenario.extent
+    return 2 * math.hypot(half_width + error, half_height + error) / scenario.distance_scale
+
+
+def diagonal(scenario: Any) -> float:
+    """Return the diagonal of the arena / distance_scale."""
+    return 2 * math.hypot(*scenario.extent) / scenario.distance_scale
+
+
+def most_pending(scenario: Any) -> float:
+    """Return the largest angle that a sensor can still turn without a further command / 180 deg."""
+    highest, a = scenario.turn_rates and scenario.rates[1], scenario.acceleration
+    coasting = 0.5 * highest / a if a else 0.0  # seconds at the highest rate
+    return highest * (scenario.command_delay * scenario.time_step + coasting) / 180.0 or 1.0  # a Box has a width
+
+
+def longest_range(scenario: Any) -> float:
+    """Return the longest range of a sensor, at its narrowest view / distance_scale."""
+    reach = scenario.of_each_sensor("sensing_range")
+    if scenario.zoom:
+        reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
+    return reach.max() / scenario.distance_scale
+
+
+SCALES: dict[str, Callable[[Any], float]] = {
+    "per_distance": lambda site: 1.0 / site.distance_scale,
+    "per_speed": lambda site: 1.0 / site.top_speed,
+    "per_time": lambda site: 1.0 / site.time_step,
+    "per_value": lambda site: 1.0 / site.highest_value,
+    "per_rate": lambda site: 1.0 / site.rates[1],
+    "most_speed": most_speed,
+    "top_speed": lambda site: site.top_speed,
+    "half_width": lambda site: site.extent[0],
+    "half_height": lambda site: site.extent[1],
+    "diagonal": lambda site: 2.0 * math.hypot(*site.extent),
+    "pace": lambda site: site.time_step * (1.0 + 1.0 / site.extra_move_interval if site.extra_move_interval else 1.0),
+}
+"""Scales of the features, by name, from a scenario or site; `pace` is the mean time that a target walks in a sub-step,
+`most_speed` the highest scaled speed."""
+
+
+def _aside(pair, b):
+    """Return the sine of the bearing."""
+    return pair.sensor[DIRECTION_X, b] * pair.north[b] - pair.sensor[DIRECTION_Y, b] * pair.east[b]
+
+
+def _ahead(pair, b):
+    """Return the cosine of the bearing."""
+    return pair.sensor[DIRECTION_X, b] * pair.east[b] + pair.sensor[DIRECTION_Y, b] * pair.north[b]
+
+
+def _relative(speed, scales):
+    """Return a speed / top speed, within the bound of the observation space."""
+    return least(most(speed * scales.per_speed, -scales.most_speed), scales.most_speed)
+
+
+def _target(j, number, b):
+    """Return the target of a pair."""
+    if number is None:
+        return j
+    return number[b]
+
+
+@feature(0, 1)
+def sensor_id(pair, scales, b):
+    """I / n of the paper, i counted from 0."""
+    return pair.i / pair.n
+
+
+@feature(0, 1)
+def target_id(pair, scales, b):
+    """J / m of the paper, j counted from 0."""
+    return _target(pair.j, pair.number, b) / pair.m
+
+
+@feature(-1, 1)
+def bearing(pair, scales, b):
+    """Angle from the heading to the target / 180 deg, counter-clockwise."""
+    return half_turns(_aside(pair, b), _ahead(pair, b))
+
+
+@feature(0, math.inf, farthest)
+def distance(pair, scales, b):
+    """Distance / distance_scale of the scenario."""
+    return pair.distance[b] * scales.per_distance
+
+
+@feature(-1, 1)
+def bearing_sin(pair, scales, b):
+    """Sine of the bearing."""
+    return _aside(pair, b)
+
+
+@feature(-1, 1)
+def bearing_cos(pair, scales, b):
+    """Cosine of the bearing."""
+    return _ahead(pair, b)
+
+
+@feature(0, 1)
+def in_range(pair, scales, b):
+    """1 if the target is within the sensing range."""
+    return pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b] <= pair.sensor[RANGE_SQUARED, b]
+
+
+@feature(0, 1)
+def visible(pair, scales, b):
+    """1 if the sensor sees the target."""
+    return pair.noticed[b]
+
+
+@feature(0, math.inf, lambda scenario: scenario.num_sensors)
+def others_seeing(pair, scales, b):
+    """Number of other sensors that see the target."""
+    return pair.seeing[b] - pair.noticed[b]
+
+
+@feature(-1, 1, most_speed, moving=True)
+def radial_velocity(pair, scales, b):
+    """Speed away from the sensor / top speed, in the last move."""
+    return _relative(pair.velocity_x[b] * pair.east[b] + pair.velocity_y[b] * pair.north[b], scales)
+
+
+@feature(-1, 1, most_speed, moving=True)
+def tangential_velocity(pair, scales, b):
+    """Speed counter-clockwise around the sensor / top speed, in the last move."""
+    return _relative(pair.velocity_y[b] * pair.east[b] - pair.velocity_x[b] * pair.north[b], scales)
+
+
+@feature(0, 1, of_sensor=True)
+def field_of_view(pair, scales, b):
+    """The sensor's field of view / 360 deg, also shown for unknown targets."""
+    return pair.sensor[FIELD_OF_VIEW, b] / 360.0
+
+
+@feature(0, math.inf, longest_range)
+def sensing_range(pair, scales, b):
+    """The sensor's range / distance_scale of the scenario."""
+    return sqrt(pair.sensor[RANGE_SQUARED, b]) * scales.per_distance
+
+
+@feature(0, 1)
+def turn(pair, scales, b):
+    """Angle that the sensor turns in a sub-step / 180 deg."""
+    return pair.sensor[TURN, b] / 180.0
+
+
+@feature(0, 4)
+def relative_distance(pair, scales, b):
+    """Distance / the sensor's range, at most 4."""
+    squared = (pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]) / pair.sensor[RANGE_SQUARED, b]
+    return sqrt(least(squared, 16.0))
+
+
+@feature(-4, 4)
+def relative_bearing(pair, scales, b):
+    """Angle from the heading to the target / half the sensor's field of view, within +-4."""
+    angle = half_turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[FIELD_OF_VIEW, b]
+    return least(most(angle, -4.0), 4.0)
+
+
+@feature(0, 10)
+def age(pair, scales, b):
+    """Sub-steps since the target was last seen / 100, at most 10."""
+    return least(pair.age[b] * 0.01, 10.0)
+
+
+@feature(0, 1)
+def seen_now(pair, scales, b):
+    """1 if the target is seen in this sub-step."""
+    return pair.age[b] == 0.0
+
+
+def _expected(pair, scales, b):
+    """Return the offset of the target if it has kept its last known velocity, inside the arena."""
+    gone = pair.age[b] * scales.pace
+    x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
+    ahead_x = least(most(x + gone * pair.velocity_x[b], -scales.half_width), scales.half_width) - pair.sensor[X, b]
+    ahead_y = least(most(y + gone * pair.velocity_y[b], -scales.half_height), scales.half_height) - pair.sensor[Y, b]
+    return choose(gone > 0.0, ahead_x, pair.dx[b]), choose(gone > 0.0, ahead_y, pair.dy[b])
+
+
+@feature(0, math.inf, farthest, moving=True)
+def expected_distance(pair, scales, b):
+    """Distance of the expected position / distance_scale: the last seen one, extrapolated by the last seen velocity."""
+    dx, dy = _expected(pair, scales, b)
+    return sqrt(dx * dx + dy * dy) * scales.per_distance
+
+
+@feature(-1, 1, moving=True)
+def expected_sin(pair, scales, b):
+    """Sine of the bearing of the expected position."""
+    dx, dy = _expected(pair, scales, b)
+    away = sqrt(dx * dx + dy * dy)
+    aside = pair.sensor[DIRECTION_X, b] * dy - pair.sensor[DIRECTION_Y, b] * dx
+    return choose(away > 0.0, aside / away, -pair.sensor[DIRECTION_Y, b])
+
+
+@feature(-1, 1, moving=True)
+def expected_cos(pair, scales, b):
+    """Cosine of the bearing of the expected position."""
+    dx, dy = _expected(pair, scales, b)
+    away = sqrt(dx * dx + dy * dy)
+    ahead = pair.sensor[DIRECTION_X, b] * dx + pair.sensor[DIRECTION_Y, b] * dy
+    return choose(away > 0.0, ahead / away, pair.sensor[DIRECTION_X, b])
+
+
+@feature(0, math.inf, diagonal)
+def spread(pair, scales, b):
+    """Distance that the target can have moved since it was last seen, at top speed / distance_scale."""
+    return least(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal) * scales.per_distance
+
+
+@feature(-1, 1, of_sensor=True)
+def sensor_x(pair, scales, b):
+    """The sensor's x / half the width of the arena, also shown for unknown targets."""
+    return pair.sensor[X, b] / scales.half_width
+
+
+@feature(-1, 1, of_sensor=True)
+def sensor_y(pair, scales, b):
+    """The sensor's y / half the height of the arena, also shown for unknown targets."""
+    return pair.sensor[Y, b] / scales.half_height
+
+
+@feature(-1, 1, of_sensor=True)
+def heading_sin(pair, scales, b):
+    """Sine of the sensor's heading, also shown for unknown targets."""
+    return pair.sensor[DIRECTION_Y, b]
+
+
+@feature(-1, 1, of_sensor=True)
+def heading_cos(pair, scales, b):
+    """Cosine of the sensor's heading, also shown for unknown targets."""
+    return pair.sensor[DIRECTION_X, b]
+
+
+@feature(0, 1, of_sensor=True)
+def along(pair, scales, b):
+    """The sensor's place on its rail / length of the rail, also shown for unknown targets; 0 without a rail."""
+    return choose(pair.sensor[RAIL_LENGTH, b] > 0.0, pair.sensor[ALONG, b] / pair.sensor[RAIL_LENGTH, b], 0.0)
+
+
+@feature(-1, 1, of_sensor=True)
+def rail_sin(pair, scales, b):
+    """Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
+    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_Y, b] - pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_X, b]
+
+
+@feature(-1, 1, of_sensor=True)
+def rail_cos(pair, scales, b):
+    """Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
+    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_X, b] + pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_Y, b]
+
+
+@feature(-1, 1, of_sensor=True)
+def rate(pair, scales, b):
+    """Rate of the sensor's motor / its highest rate, also shown for unknown targets; 0 without motors."""
+    return pair.sensor[RATE, b] * scales.per_rate
+
+
+@feature(-1, 1, most_pending, of_sensor=True)
+def pending_turn(pair, scales, b):
+    """Angle that the sensor still turns if no further rate is commanded / 180 deg, also shown for unknown targets."""
+    return pair.sensor[PENDING, b] / 180.0
+
+
+@feature(0, 1, line_of_sight=True)
+def in_sight(pair, scales, b):
+    """1 if no wall, block or disc stands between sensor and target, at any distance and heading."""
+    return pair.clear[b]
+
+
+@feature(0, 1, line_of_sight=True)
+def seen_if_turned(pair, scales, b):
+    """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
+    squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
+    cos_view, cos_pan, sin_pan = (
+        most(pair.sensor[COS_HALF_VIEW, b], -1.0), pair.sensor[COS_HALF_PAN, b], pair.sensor[SIN_HALF_PAN, b],
+    )  # fmt: skip
+    sin_view = sqrt(1.0 - cos_view * cos_view)
+    within_half_turn = sin_pan * cos_view + cos_pan * sin_view > 0.0  # the sine of both angles together
+    lowest = choose(within_half_turn, cos_pan * cos_view - sin_pan * sin_view, -2.0)
+    ahead = pair.sensor[PAN_X, b] * pair.east[b] + pair.sensor[PAN_Y, b] * pair.north[b]
+    return pair.clear[b] * ((squared <= pair.sensor[RANGE_SQUARED, b]) & (ahead > lowest))
+
+
+@feature(0, 1)
+def value(pair, scales, b):
+    """Value of the target at its place / highest value in the scenario, see `zones` and `target_values`."""
+    return pair.value[b]

@@ -1,0 +1,84 @@
+"""Formulas of :mod:`hitmac.envs.features`, compiled by numba for kernels, where numbers take the place of arrays."""
+
+import math
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hitmac.envs import features
+from hitmac.envs.kernels.threads import inlined, maker, one_of
+
+
+@inlined
+def choose(condition, yes, no):
+    """Return `yes` where the condition holds, else `no`."""
+    return yes if condition else no
+
+
+_SCOPE: dict[str, Any] = vars(features) | {
+    "choose": choose, "least": min, "most": max, "sqrt": math.sqrt, "cos": math.cos, "radians": math.radians,
+    "floor": math.floor, "copysign": math.copysign,
+}  # fmt: skip
+"""Globals of the compiled formulas, which call each other."""
+
+
+for _name, _formula in vars(features).items():
+    if isinstance(_formula, FunctionType) and _name != "choose":
+        _SCOPE[_name] = inlined(FunctionType(_formula.__code__, _SCOPE, _name, _formula.__defaults__))
+
+wrapped, unit, in_view, meets_side = (_SCOPE[name] for name in ("wrapped", "unit", "in_view", "meets_side"))
+range_squared, cos_half_view = _SCOPE["range_squared"], _SCOPE["cos_half_view"]
+disc_blocks, wall_blocks = _SCOPE["disc_blocks"], _SCOPE["wall_blocks"]
+follow_command, coasted = _SCOPE["follow_command"], _SCOPE["coasted"]
+
+
+class Scales(NamedTuple):
+    """Scales and noise of the observation, from the scenario; the first are those of :data:`features.SCALES`."""
+
+    per_distance: float
+    per_speed: float
+    per_time: float
+    per_value: float
+    per_rate: float
+    most_speed: float  # scaled
+    top_speed: float
+    half_width: float
+    half_height: float
+    diagonal: float
+    pace: float  # mean time that a target walks in a sub-step
+    position_noise: float
+    missed_detections: float
+    noisy_velocity: bool  # a velocity is observed, and with errors
+    line_of_sight: bool  # a feature needs it
+    valued: bool  # a feature needs the value of the target
+    all_there: bool  # no pair is masked
+
+
+SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
+"""Record of :class:`Scales`: an array of one is a kernel's argument, since fewer arguments make a call faster."""
+
+
+_scalars = maker(Scales, Scales._fields)
+
+
+@inlined
+def scales_of(scales):
+    """Return the scales of an array of one record as scalars, which make loops faster."""
+    return _scalars(scales[0])
+
+
+def _writer(name: str) -> Any:
+    """Return a compiled function that writes a feature of a pair in the scenes `first` to `last` - 1."""
+    number = _SCOPE[name]
+
+    @inlined
+    def write(out, pair, scales, first, last):
+        for b in range(first, last):
+            out[b] = number(pair, scales, b)
+
+    return write
+
+
+write_feature = one_of([_writer(name) for name in features.FEATURES])
+"""Write a feature, by its index in the table, of a pair in the scenes `first` to `last` - 1."""
