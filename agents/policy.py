@@ -108,7 +108,7 @@ class Adapted:
     def _shown(self, observation: Observation) -> Observation:
         return observation
 
-    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+    def _meant(self, actions: np.ndarray) -> np.ndarray:
         return actions
 
     def predict(
@@ -116,22 +116,26 @@ class Adapted:
     ) -> tuple[np.ndarray, State]:
         """Act as :class:`Policy` specifies."""
         actions, state = self.policy.predict(self._shown(observation), state, episode_start, deterministic)
-        return self._meant(np.asarray(actions), observation), state
+        return self._meant(np.asarray(actions)), state
 
 
-class PerSensor(Adapted):
-    """Policy for scenes that applies a policy of a single sensor, without a state, to every sensor.
+class PerSensor:
+    """Policy for scenes that applies a policy of a single sensor, without its state, to every sensor.
 
     That policy observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns actions (B * n,), or (B * n, k)
     with k decisions of a sensor.
     """
 
-    def _shown(self, observation: Observation) -> Observation:
-        return flatten_sensors(observation)
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
-    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+    def predict(
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, None]:
+        """Act as :class:`Policy` specifies; the actions are (B, k n), with k decisions of a sensor."""
+        actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
         decisions = 1 if actions.ndim == 1 else actions.shape[-1]
-        return unflatten_sensors(actions, observation["mask"].shape[1], decisions)
+        return unflatten_sensors(actions, observation["mask"].shape[1], decisions), None
 
 
 def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
@@ -153,7 +157,7 @@ class PaddedActions(Adapted):
         super().__init__(policy)
         self.own, self.decisions = tuple(own), tuple(decisions)
 
-    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+    def _meant(self, actions: np.ndarray) -> np.ndarray:
         return padded_actions(actions.reshape(len(actions), -1), self.own, self.decisions)
 
 
@@ -177,7 +181,7 @@ class Rates(Adapted):
         super().__init__(policy)
         self._scenario = scenario
 
-    def _meant(self, actions: np.ndarray, observation: Observation) -> np.ndarray:
+    def _meant(self, actions: np.ndarray) -> np.ndarray:
         return rates_of(actions, self._scenario) / self._scenario.rates[1]
 
 

@@ -93,18 +93,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _evaluate_log(options.log, options)
             return
         scenes = _scenarios(options)
-        if options.cross or options.against or (len(scenes) == 1 and scenes[0].warehouses):
-            _evaluate_game(scenes[0], options)
-            return
-        sweeps = dict(varied(scenes[0], text) for text in options.vary)
+        game = options.cross or options.against or (len(scenes) == 1 and scenes[0].warehouses)
+        sweeps = {} if game else dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
-        teams = [(scenario, named_agents(options.agents, scenario, options.device)) for scenario in scenes]
-        same: dict[str, Any] = {name: getattr(options, name) for name in ("episodes", "bounds")}
-        same["max_episode_steps"] = steps = options.max_episode_steps or SUB_STEPS
-        evaluations = []
-        for scenario, agents in teams:
-            evaluations.append(evaluate(agents, scenario, seed=options.seed, **same))
+        steps = options.max_episode_steps or (WHOLE if game else SUB_STEPS)
+        same: dict[str, Any] = {"episodes": options.episodes, "seed": options.seed, "max_episode_steps": steps}
+        evaluations = [_evaluate_game(scenes[0], options, same)] if game else []
+        played = [] if game and not options.film else scenes
+        teams = [(scenario, named_agents(options.agents, scenario, options.device)) for scenario in played]
+        for scenario, agents in [] if game else teams:
+            evaluations.append(evaluate(agents, scenario, bounds=options.bounds, **same))
             print(f"{table(evaluations[-1])}\n")
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
@@ -119,13 +118,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.front:
             save_pareto(options.front, evaluations[0])
             print(f"coverage against rotation: {options.front}")
-        if options.pictures:
+        if options.pictures and game:
+            options.pictures.mkdir(parents=True, exist_ok=True)
+            write_text(options.pictures / "evaluation.md", f"```\n{cross_table(evaluations[0])}\n```\n")
+            save_matrix(options.pictures / "matrix.png", evaluations[0])
+        elif options.pictures:
             by_name: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}  # the sizes of a scenario together
             for scenario, evaluation in zip(scenes, evaluations, strict=True):
                 name, n, m = _name_and_size(scenario)
                 by_name.setdefault(name, {})[n, m] = evaluation
             for name, by_size in by_name.items():
                 save_pictures(options.pictures / (name if len(by_name) > 1 else ""), by_size)
+        if options.pictures:
             print(f"tables and pictures: {options.pictures}/")
 
 
@@ -140,8 +144,8 @@ def _evaluate_log(path: Path, options: Options) -> None:
         write_text(options.json, json.dumps(metrics))
 
 
-def _evaluate_game(scenario: Scenario, options: Options) -> None:
-    """Evaluate every team of sensors against every team of targets; write what the options ask for."""
+def _evaluate_game(scenario: Scenario, options: Options, same: dict[str, Any]) -> dict[str, Any]:
+    """Evaluate every team of sensors against every team of targets; print the tables."""
     for option in ("sizes", "vary", "tracks", "bounds", "curves", "front"):
         if getattr(options, option):
             raise ValueError(f"--{option} is given; in a game of two teams it must be left out")
@@ -151,24 +155,10 @@ def _evaluate_game(scenario: Scenario, options: Options) -> None:
         [name.strip() for text in names for name in text.split(",")]
         for names in (options.cross or options.agents, options.against or (scenario.walk.removeprefix("carry-"),))
     )
-    steps = options.max_episode_steps or WHOLE
     with checked_device(options.device):
-        evaluation = evaluate_cross(
-            sensors, targets, scenario, episodes=options.episodes, seed=options.seed, max_episode_steps=steps
-        )
+        evaluation = evaluate_cross(sensors, targets, scenario, **same)
     print(f"{cross_table(evaluation)}\n")
-    if options.json:
-        save_evaluation(options.json, evaluation)
-        print(f"every episode: {options.json}")
-    if options.film:
-        teams = [(scenario, named_agents(options.agents, scenario, options.device))]
-        for path in save_films(options.film, teams, seed=options.seed, sub_steps=steps):
-            print(f"film: {path}")
-    if options.pictures:
-        options.pictures.mkdir(parents=True, exist_ok=True)
-        write_text(options.pictures / "evaluation.md", f"```\n{cross_table(evaluation)}\n```\n")
-        save_matrix(options.pictures / "matrix.png", evaluation)
-        print(f"tables and pictures: {options.pictures}/")
+    return evaluation
 
 
 def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:

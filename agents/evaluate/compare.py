@@ -102,7 +102,7 @@ def evaluate(
       ``localisation``, the root mean square distance of the other targets to their tracks, and ``switches``, the
       identity switches in the episode.
 
-    Intervals are over episodes. With recorded tracks, whose episodes may overlap, they are over the recordings.
+    Intervals are over episodes. In recordings, whose episodes may overlap, they are over the recordings.
 
     Args:
         agents: agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`. Agents of
@@ -110,13 +110,13 @@ def evaluate(
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
-        max_episode_steps: T, sub-steps of an episode, 1 or more, limited by the scenario and its recorded tracks.
+        max_episode_steps: T, sub-steps of an episode, 1 or more, limited by the scenario and its recordings.
         bounds: also compute the bounds of the coverage; see :func:`hitmac.agents.evaluate.bounds.bounds_of`.
         progress: show a progress bar.
 
     Returns:
         A mapping of ``"scenario"``, ``"sub_steps"``, ``"episodes"``, ``"seeds"`` (first, last), ``"recordings"`` (their
-        number, None without recorded tracks), ``"empty"`` (share of sub-steps without targets), ``"provenance"``, and
+        number, None without any), ``"empty"`` (share of sub-steps without targets), ``"provenance"``, and
         ``"agents"``, a result for each name. A result holds
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
@@ -314,7 +314,7 @@ def _plain(values: np.ndarray) -> list[float | None]:
 
 
 def _recording(scenario: Scenario, seeds: range) -> np.ndarray | None:
-    """Return the number (E,) of the recording of each episode; None without recorded tracks."""
+    """Return the number (E,) of the recording of each episode; None without recordings."""
     return Simulator(scenario, len(seeds), seeds).recording if scenario.tracks else None
 
 

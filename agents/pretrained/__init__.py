@@ -1,7 +1,7 @@
 """Trained policies that come with the package, by name: ``load_agent("pretrained:flat")``.
 
-Each is a checkpoint, safetensors and JSON, with a card of its training and results. ``hitmac pretrained NAME RUN``
-creates one from a run.
+Each is a checkpoint, safetensors and JSON, with a card of its training and results. In a checkout
+``hitmac pretrained NAME RUN`` creates one from a run.
 """
 
 from pathlib import Path

@@ -170,14 +170,14 @@ class _Supervisor:
         if rate != self._sent or (rate and now - self._sent_at > REPEAT):
             self._camera.turn(rate)
             self._sent, self._sent_at = rate, now
-            then = self._middle(now)
+            then = self._timed(now)
             self.known = _Known(self.known.at(then), then, rate, self.known.answered)
 
     def _read(self) -> None:
         """Read the heading; raise an error unless the answer is timely and within reach of those before it."""
         start = self._clock()
         heading = float(self._camera.heading())
-        then = self._middle(start)
+        then = self._timed(start)
         if then - start > OLDEST / 2.0:
             raise TimeoutError(f"answers after {2.0 * (then - start):.1f} s")
         if not math.isfinite(heading):
@@ -190,8 +190,8 @@ class _Supervisor:
             raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
         self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
 
-    def _middle(self, start: float) -> float:
-        """Return the middle of the call that began at `start`, and note how long calls take."""
+    def _timed(self, start: float) -> float:
+        """Note how long the call took that began at `start`; return its middle."""
         end = self._clock()
         self._delay = min(max(end - start, 0.9 * self._delay), OLDEST)
         return (start + end) / 2.0

@@ -94,7 +94,7 @@ def run(options: Options) -> None:
         stack.callback(lambda: say(*faults.messages()))
         cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
         stack.callback(cameras.close)
-        loop = Loop(agent, scenario, cameras, inbox, faults, names, hands=live)
+        loop = Loop(agent, scenario, cameras, inbox, faults, hands=live)
         say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
         say("preparing the agent, the first time for minutes")
         loop.warm_up()

@@ -10,7 +10,7 @@ import numpy as np
 
 from hitmac.agents.policy import one_thread_each, pair_of, rates_of, started
 from hitmac.agents.registry import Agent
-from hitmac.agents.run.cameras import Cameras
+from hitmac.agents.run.cameras import Cameras, names_of
 from hitmac.agents.run.detections import Inbox, parse
 from hitmac.agents.run.live import Live
 from hitmac.agents.run.log import Faults, rounded
@@ -34,18 +34,19 @@ class Loop:
     The times of scans are the computer's; everything else is measured on its monotonic clock. When the clock is set,
     the scans are only compared with the new one.
 
-    Camera i is sensor i of the `scenario`, whose sensors are fixed and whose targets have no identities; `names` are
-    those of the cameras in lines and messages. Users of the page `hands` pause the agent and turn cameras by hand.
-    `monotonic` is also the clock of the `inbox`, `wall` that of the detections.
+    Camera i is sensor i of the `scenario`, whose sensors are fixed and whose targets have no identities.
+    Users of the page `hands` pause the agent and turn cameras by hand. `monotonic` is also the clock of the `inbox`,
+    `wall` that of the detections.
     """
 
     def __init__(
-        self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, names: list[str], *,
+        self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, *,
         hands: Live | None = None, monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
-        self.names, self.hands, self._monotonic, self._wall = names, hands, monotonic, wall
+        self.names, self.hands, self._monotonic, self._wall = names_of(scenario), hands, monotonic, wall
+        n = len(self.names)
         self._positions = np.array(scenario.sensor_positions)
         self._cameras = {  # as in every frame
             "position": self._positions.tolist(),
@@ -55,9 +56,9 @@ class Loop:
         self._feed = DetectionFeed(scenario)
         self._state = started(agent.policy, [0])
         delay = scenario.command_delay  # time steps
-        self._sent_rates = deque(np.zeros((delay + 1, len(names))), maxlen=delay + 1)  # oldest first
+        self._sent_rates = deque(np.zeros((delay + 1, n)), maxlen=delay + 1)  # oldest first
         self._scans: dict[int, tuple[float, Any]] = {}  # time and detections of the last, by camera
-        self._sent, self._heard = np.zeros((2, len(names)))  # times of the last line, and of the last valid scan
+        self._sent, self._heard = np.zeros((2, n))  # times of the last line, and of the last valid scan
         self._offset = self._start = wall() - monotonic()
         self._due, self._in_time = 0.0, False  # in time with the detections
 

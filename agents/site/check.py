@@ -1,4 +1,4 @@
-"""Checks of a site: a picture of its plan, views and tracks, what no camera can see, and what is odd."""
+"""Checks of a site: a picture of its plan, views and recordings, what no camera can see, and what is odd."""
 
 import math
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def visible(scenario: Scenario, points: np.ndarray) -> np.ndarray:
 
 
 def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
-    """Draw a site and its tracks as a PNG file; return facts about them, and what is odd, as lines of text.
+    """Draw a site and its recordings as a PNG file; return facts about them, and what is odd, as lines of text.
 
     Raises ``ValueError`` unless the cameras have fixed places.
     """

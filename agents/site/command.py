@@ -115,7 +115,7 @@ def make_site(options: Make) -> None:
 
 
 def convert(options: Convert) -> None:
-    """Write a recording as the tracks of a site."""
+    """Write the recording of another program as one of the site."""
     check_ending("--to", options.to, ".csv")
     kind = options.format or ENDINGS.get(options.recording.suffix.lower(), "")
     if kind not in READERS:

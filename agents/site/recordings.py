@@ -1,4 +1,4 @@
-"""Recordings of other programs: MOTChallenge, SUMO, CSV and Frigate, as the tracks of a scenario."""
+"""Recordings of other programs: MOTChallenge, SUMO, CSV and Frigate, as those of a scenario."""
 
 import gzip
 import json
@@ -100,7 +100,7 @@ ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json":
 
 
 def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, int, int]:
-    """Write rows as a CSV file of tracks, whole or not at all; return the numbers of rows, of ids and of rows left out.
+    """Write rows as a recording, whole or not at all; return the numbers of rows, of ids and of rows left out.
 
     `place` maps positions (k, 2) to the site. Those outside half the width and half the height of an `area` are left
     out.

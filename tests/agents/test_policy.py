@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
-from hitmac.agents.policy import Memoryless, PerSensor, padded_actions, rates_of, started
+from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, padded_actions, rates_of, started
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
@@ -69,6 +69,18 @@ class Both:
 def test_turns_of_all_sensors_come_before_all_zooms():
     shown = {"pairs": np.arange(6).reshape(2, 3, 1, 1), "mask": np.ones((2, 3, 1))}
     assert PerSensor(Both()).predict(shown)[0].tolist() == [[0, 1, 2, 10, 11, 12], [3, 4, 5, 13, 14, 15]]
+
+
+@pytest.mark.parametrize(
+    "adapted", [lambda one: PaddedActions(one, ("turn",), ("turn", "zoom")), lambda one: Memoryless(one, ("distance",))]
+)
+def test_an_adapted_policy_starts_as_its_own(adapted):
+    class Seeded(Both):
+        def start(self, seeds):
+            return (seeds,)
+
+    assert started(adapted(Seeded()), [3, 4])[0].tolist() == [3, 4]
+    assert started(adapted(Both()), [3, 4]) is None
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,8 @@ def made(events, *, agent=None, hands=None, fleet=None, site=SITE):
     agent = agent or Agent("turning", policy, policy.features)
     faults = Faults(quiet=2.0, clock=clock.monotonic)
     clocks = {"monotonic": clock.monotonic, "wall": clock.wall}
-    loop = Loop(agent, site, fleet or Fleet(), Script(clock, events), faults, NAMES, hands=hands, **clocks)
+    site = site.replace(sensor_names=NAMES)
+    loop = Loop(agent, site, fleet or Fleet(), Script(clock, events), faults, hands=hands, **clocks)
     return loop, clock, policy
 
 
