@@ -75,7 +75,7 @@ class CurveEvaluation:
     def __init__(self, options: Options, engine: Any, clock: Any) -> None:
         self._engine, self._clock, self._scenario = engine, clock, engine.config.scenario
         self._points, self._sub_steps = options.curve_points, options.sub_steps
-        self._trained = in_training(options, engine.policies[0], engine.config) if self._points else None
+        self._trained: Any = in_training(options, engine.policies[0], engine.config) if self._points else None
         pairs = self._scenario.num_sensors * self._scenario.num_targets
         self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
 
@@ -90,9 +90,7 @@ class CurveEvaluation:
         if isinstance(self._trained, LevelPolicy):
             evaluation, reward = evaluate_executors({TRAINED: self._trained}, self._scenario, **options), "reward"
         else:
-            assert self._trained is not None
-            agent = self._trained._replace(name=TRAINED)
-            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
+            evaluation, reward = evaluate(self._trained, self._scenario, **options), "decision_reward"
         result = evaluation["agents"][TRAINED]
         means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
         progress.evaluations.append((steps, progress.seconds, *means.tolist()))
@@ -104,7 +102,7 @@ class CurveEvaluation:
 
 
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
-    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
+    """Return a policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
         return as_level(policy, config)
     executor = None
@@ -115,10 +113,7 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
 
 
 def reached(progress: Progress, scenario: Scenario) -> dict[str, dict[str, float] | None]:
-    """Return the steps and seconds at which the deterministic policy first reached every milestone; None: never.
-
-    Without points, and in other scenes than HiT-MAC's, there are no milestones.
-    """
+    """Return the steps and seconds at which the deterministic policy first reached each of HiT-MAC's milestones."""
     if not progress.evaluations or (scenario.num_sensors, scenario.num_targets) != (4, 5):
         return {}
     points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]

@@ -53,8 +53,8 @@ def resolve(
 ) -> tuple[AnyJob, Scenario]:
     """Return the complete options of a new run, or of the run to resume, and its scenario, without writing anything.
 
-    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. None: the
-    options of a new run are complete, and only the limits of a run to resume change.
+    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. None: those of
+    a new run are complete, and only the limits of a run to resume change.
     """
     options = asked
     if asked.resume:
@@ -229,14 +229,11 @@ POINT = ("steps", "seconds", "coverage", "rotation", "reward")
 
 @dataclass
 class Progress:
-    """Progress of a training run."""
+    """Progress of a training: its time so far, and points of the exploring and, at intervals, deterministic policy."""
 
     seconds: float = 0.0
-    """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the exploring policy, one per rollout."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the deterministic policy, at intervals."""
 
 
 def state_file(run_dir: Path) -> Path:
