@@ -226,8 +226,8 @@ class AgentTargetEncoder(nn.Module):
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs; None: that of `config`.
         config: the options; None: the defaults of :class:`EncoderConfig`.
-        **options: single options of :class:`EncoderConfig`, which override those of `config`; the encoder ``"mlp"`` is a
-            :class:`hitmac.perception.FlatEncoder`.
+        **options: single options of :class:`EncoderConfig`, which override those of `config`. The encoder ``"mlp"`` is
+            not one of this class but :class:`hitmac.perception.FlatEncoder`.
 
     Raises:
         TypeError: an unknown option.

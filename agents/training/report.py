@@ -244,28 +244,23 @@ def report(
     With the progress of a run, also write its curve and a film.
     """
     run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
-    if scenario.warehouses:
-        save_evaluation(run_dir / "evaluation.json", evaluation)
-        if progress is not None:
-            save_points(run_dir / "curve.json", progress, {})
-            save_curve(run_dir / "curve.png", progress, metric, {})
-        print(f"\n{cross_table(evaluation)}")
-        return
-    warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
-    times = reached(progress or Progress(), scenario)
+    game, times, warned = bool(scenario.warehouses), dict[str, Any](), list[str]()
+    if not game:
+        warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
+        times |= reached(progress or Progress(), scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    if metric == "coverage":
-        note = "\n\n".join([reached_in_words(times), *warned]).strip()
-        save_pictures(run_dir, {size: evaluation}, note)
+    if metric == "coverage" and not game:
+        save_pictures(run_dir, {size: evaluation}, "\n\n".join([reached_in_words(times), *warned]).strip())
     if progress is not None:
         save_points(run_dir / "curve.json", progress, times)
-        others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
+        others = {} if game else {name: one for name, one in evaluation["agents"].items() if name != TRAINED}
         if metric == "coverage" and size in (released := released_reward(scenario.name)):
             others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
         save_curve(run_dir / "curve.png", progress, metric, others)
-        agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
-        save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
-    print("\n".join(["", table(evaluation), *warned]))
+        if not game:
+            agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
+            save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
+    print("\n".join(["", cross_table(evaluation) if game else table(evaluation), *warned]))
 
 
 def diagnostics(
