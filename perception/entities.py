@@ -1,6 +1,6 @@
 """Scenes of entities of several kinds: an encoder for all of them, and a head that selects one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -22,17 +22,14 @@ class EntityFeatures(NamedTuple):
     """(..., f): feature of the scene, zero without entities."""
 
 
-def _transformer_block(config: EncoderConfig) -> nn.Module:
-    score = "scaled_dot" if config.scaled else "dot"
-    return EncoderBlock(config.weight_dim, config.num_heads, score=score, norm_first=True)
-
-
-def _tanh_block(config: EncoderConfig) -> nn.Module:
-    width, heads = config.weight_dim, config.num_heads
-    return AttentionLayer(width, width, num_heads=heads, scaled=config.scaled, residual=True, layer_norm=True)
-
-
-ENTITY_BLOCKS = {"transformer": _transformer_block, "tanh": _tanh_block}
+ENTITY_BLOCKS: dict[str, Callable[[EncoderConfig], nn.Module]] = {
+    "transformer": lambda config: EncoderBlock(
+        config.weight_dim, config.num_heads, score="scaled_dot" if config.scaled else "dot", norm_first=True
+    ),
+    "tanh": lambda config: AttentionLayer(
+        *[config.weight_dim] * 2, num_heads=config.num_heads, scaled=config.scaled, residual=True, layer_norm=True
+    ),
+}
 """Blocks of attention between entities, by name."""
 
 

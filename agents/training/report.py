@@ -56,11 +56,6 @@ MILESTONES = (0.749, 0.8, 0.83)
 targets assigned."""
 
 
-def metric_of(options: Options) -> str:
-    """Return the metric of a training: the reward for executors and targets, the coverage for agents."""
-    return "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
-
-
 # The curve.
 
 
@@ -83,8 +78,13 @@ class CurveEvaluation:
         """Add a point if one is due now, as the final one always is."""
         steps, progress = self._engine.steps, self._engine.progress
         last = progress.evaluations[-1] if progress.evaluations else None
-        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(last)):
+        if not self._points or (last and last[0] == steps):
             return
+        if last and not final:
+            passed = int(self._points * math.sqrt(self._clock.fraction_at(int(last[0]), last[1])))
+            due = int(self._points * math.sqrt(self._clock.fraction))
+            if due == passed or steps - last[0] < self._episodes * self._sub_steps / _CHEAPER:
+                return
         options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
         options |= {"seed": CURVE_SEED, "progress": False}
         if isinstance(self._trained, LevelPolicy):
@@ -94,11 +94,6 @@ class CurveEvaluation:
         result = evaluation["agents"][TRAINED]
         means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
         progress.evaluations.append((steps, progress.seconds, *means.tolist()))
-
-    def _is_due(self, last: tuple[float, ...]) -> bool:
-        passed = int(self._points * math.sqrt(self._clock.fraction_at(int(last[0]), last[1])))
-        due = int(self._points * math.sqrt(self._clock.fraction))
-        return due > passed and self._engine.steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
 
 
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
@@ -243,7 +238,8 @@ def report(
 
     With the progress of a run, also write its curve and a film.
     """
-    run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
+    run_dir, size = options.folder, (scenario.num_sensors, scenario.num_targets)
+    metric = "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
     game, times, warned = bool(scenario.warehouses), dict[str, Any](), list[str]()
     if not game:
         warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]

@@ -45,12 +45,9 @@ _LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss
 class Rollout(NamedTuple):
     """Rollout of an env runner's scenes."""
 
-    columns: dict[str, Any]
-    """Columns of RLlib, (rows, ...)."""
-    acting: np.ndarray
-    """(rows,) bool, the rows in which a sensor acts."""
-    means: dict[str, float]
-    """Means of coverage, rotation and reward."""
+    columns: dict[str, Any]  # of RLlib, (rows, ...)
+    acting: np.ndarray  # (rows,) bool, the rows in which a sensor acts
+    means: dict[str, float]  # of coverage, rotation and reward
 
 
 class SceneEnvRunner:
