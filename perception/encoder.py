@@ -58,14 +58,10 @@ def over_axes(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> t
 class Attending(NamedTuple):
     """Way of attending."""
 
-    attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]
-    """Function of the layers, the pairs and their tokens that returns the features and the weights."""
-    layers: tuple[str, ...] = ("attention",)
-    """Names of its layers in the encoder."""
-    takes_lists: bool = True
-    """Supports lists of targets and neighbours."""
-    by_target: bool = False
-    """Attends between the pairs of a target."""
+    attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]  # of layers, pairs and tokens
+    layers: tuple[str, ...] = ("attention",)  # names in the encoder
+    takes_lists: bool = True  # supports lists of targets and neighbours
+    by_target: bool = False  # attends between the pairs of a target
 
 
 ATTEND_OVER: dict[str, Attending] = {
@@ -321,10 +317,8 @@ class _Block(nn.Module):
 class EncoderKind(NamedTuple):
     """Kind of encoder."""
 
-    build: Callable[[EncoderConfig, int, int, int], nn.Module]
-    """Function of the options, n, m and the width d of a pair's features that returns the encoder."""
-    any_size: bool = True
-    """Accepts any n and m at run time."""
+    build: Callable[[EncoderConfig, int, int, int], nn.Module]  # of the options, n, m and the width d of a pair
+    any_size: bool = True  # accepts any n and m at run time
 
 
 _of_sequences = EncoderKind(lambda config, n, m, feature_dim: AgentTargetEncoder(feature_dim, config=config))

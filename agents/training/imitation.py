@@ -282,12 +282,13 @@ class Imitation(BaseAlgorithm):
         self.learned: Any = self.average.module
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
         self.labels.state = None
-        self._types = {name: one.dtype for name, one in space.items()} | {"values": np.dtype(np.float32)}
         self.buffer = self._empty_buffer(shapes)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return the buffer, for observations of these shapes with their labels: rows of the environments, by step."""
-        types, shapes = self._types, shapes | {"values": self.labels.shape}
+        space: Any = self.observation_space
+        types = {name: one.dtype for name, one in space.items()} | {"values": np.dtype(np.float32)}
+        shapes = shapes | {"values": self.labels.shape}
         lists = [name for name, kind in types.items() if kind == np.int32]
         row_bytes = sum(types[name].itemsize * math.prod(shapes[name]) for name in types.keys() - lists)
         most = min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // row_bytes)
