@@ -56,6 +56,7 @@ def rllib(rounds: int = ROUNDS) -> None:
         PPOConfig()
         .environment("hitmac:dsn/Coverage-v0", env_config={"turn_cost": options.turn_cost, "scenario": scenario})
         .env_runners(
+            num_env_runners=0,
             num_envs_per_env_runner=options.num_envs,
             rollout_fragment_length=options.rollout_steps,
             gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
