@@ -1,9 +1,13 @@
 """Speed of training by RLlib beside the default engine, in turns, and where its time goes."""
 
 import dataclasses
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROUNDS = 4
@@ -14,15 +18,15 @@ def rllib(rounds: int = ROUNDS) -> None:
     import gymnasium
     import ray
     import torch
-    from ray.rllib.algorithms.ppo import PPO
+    from ray.rllib.algorithms.ppo import PPO, PPOConfig
     from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+    from ray.rllib.core.rl_module.rl_module import RLModuleSpec
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     from hitmac import envs
-    from hitmac.agents.learned.checkpoint import build_policy
     from hitmac.agents.learned.policy import AttentionPolicy
     from hitmac.agents.training.config import CoverageRewardOptions
-    from hitmac.agents.training.learner import build, policy_config
+    from hitmac.agents.training.learner import build
     from hitmac.agents.training.rllib import engine
     from hitmac.agents.training.rllib.cluster import connect
     from hitmac.agents.training.rllib.module import AttentionRLModule
@@ -30,7 +34,6 @@ def rllib(rounds: int = ROUNDS) -> None:
     from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
     options, scenario = CoverageRewardOptions(engine="rllib"), envs.load_scenario("hit-mac")
-    config = policy_config(options, scenario)
     torch.set_num_threads(1)
     connect("local", num_cpus=4)
     updates: dict[str, Callable[[], Any]] = {}
@@ -43,20 +46,29 @@ def rllib(rounds: int = ROUNDS) -> None:
         model.learn(steps, reset_num_timesteps=False)
 
     updates["Stable-Baselines3"] = update
+    clock: Any = SimpleNamespace(fraction=0.0, rates=options.rates(0.0), add_point=lambda **means: None)
     for number in range(3):
         chosen = dataclasses.replace(options, num_env_runners=number)
-        algorithm = engine.ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
-        algorithm.first_seed = config.training_seeds[0]
-        updates[f"RLlib, {number} env runners"] = algorithm.train
-    own = engine.ppo_config(options, scenario, build_policy(config, scenario))
-    plain = own.copy(copy_frozen=False).environment("hitmac:dsn/Coverage-v0")
-    plain.env_config = {"turn_cost": options.turn_cost, "scenario": scenario}
-    plain.env_runner_cls, plain.algo_class = SingleAgentEnvRunner, None
-    plain = plain.env_runners(
-        num_envs_per_env_runner=options.num_envs,
-        rollout_fragment_length=options.rollout_steps,
-        gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
-    ).training(minibatch_size=options.batch_size, num_epochs=options.epochs, train_batch_size_per_learner=steps)
+        trained = engine.RLlibEngine(chosen, scenario, Path(tempfile.mkdtemp()))
+        updates[f"RLlib, {number} env runners"] = partial(trained.update, clock)
+    network = {"encoder_config": options.encoder_config, "critic": options.critic}
+    plain = (
+        PPOConfig()
+        .environment("hitmac:dsn/Coverage-v0", env_config={"turn_cost": options.turn_cost, "scenario": scenario})
+        .env_runners(
+            num_env_runners=0,
+            num_envs_per_env_runner=options.num_envs,
+            rollout_fragment_length=options.rollout_steps,
+            gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
+        )
+        .rl_module(rl_module_spec=RLModuleSpec(AttentionRLModule, model_config=network))
+        .training(
+            minibatch_size=options.batch_size,
+            num_epochs=options.epochs,
+            train_batch_size_per_learner=steps,
+            use_kl_loss=False,
+        )
+    )
     updates["RLlib with its own env runner"] = PPO(config=plain).train
 
     parts: dict[str, float] = defaultdict(float)

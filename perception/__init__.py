@@ -2,7 +2,8 @@
 
 Constructors raise ``ValueError`` for options out of range. Calls raise ``ValueError`` for mismatched shapes, for masks
 on a CPU with numbers other than 0 and 1, and ``TypeError`` for masks that are not tensors. The message names the
-argument, its value and the allowed values. Numbers of equations are those of ``docs/mathematics.md``.
+argument, its value and the allowed values. Masks are 1 for what is valid, in any dtype, and what they exclude affects
+neither values nor gradients. Numbers of equations are those of ``docs/mathematics.md``. An agent is a sensor.
 
 Further modules: :mod:`hitmac.perception.functional` (scores), :mod:`hitmac.perception.released` (the published
 networks), :mod:`hitmac.perception.plots` (plots of attention weights).

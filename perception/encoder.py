@@ -18,10 +18,10 @@ from hitmac.perception.transformer import FourierFeatures
 
 
 def over_agents(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend over each agent's targets, then over the agents, so that agents take each other into account.
+    """Attend over each agent's targets, ``z_ij = A(e_i1 .. e_im)_j``, then over the agents.
 
-    From the embedded pairs e, equation (5), a pair has the feature ``z_ij = A(e_i1 .. e_im)_j``, and an agent
-    ``g_i + B(g_1 .. g_n)_i``, where ``g_i = sum over j of z_ij``.
+    An agent has the feature ``g_i + B(g_1 .. g_n)_i``, where ``g_i = sum over j of z_ij``, and takes the others into
+    account.
     """
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
@@ -58,14 +58,10 @@ def over_axes(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> t
 class Attending(NamedTuple):
     """Way of attending."""
 
-    attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]
-    """Function of the layers, the pairs and their tokens that returns the features and the weights."""
-    layers: tuple[str, ...] = ("attention",)
-    """Names of its layers in the encoder."""
-    takes_lists: bool = True
-    """Supports lists of targets and neighbours."""
-    by_target: bool = False
-    """Attends between the pairs of a target."""
+    attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]  # of layers, pairs and tokens
+    layers: tuple[str, ...] = ("attention",)  # names in the encoder
+    takes_lists: bool = True  # supports lists of targets and neighbours
+    by_target: bool = False  # attends between the pairs of a target
 
 
 ATTEND_OVER: dict[str, Attending] = {
@@ -102,7 +98,7 @@ class FlatEncoder(nn.Module):
         )
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
-        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; raise ValueError for another n or m."""
+        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does."""
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
@@ -184,10 +180,7 @@ class EncoderConfig:
 
 
 def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
-    """Remove the encoder's options from keyword arguments and return them as one configuration.
-
-    Single options override those of ``encoder_config``, if given.
-    """
+    """Remove the encoder's options from keyword arguments: ``encoder_config``, and single ones that override it."""
     config = options.pop("encoder_config", None) or EncoderConfig()
     if not isinstance(config, EncoderConfig):
         raise TypeError(f"encoder_config is {config!r}; expected an EncoderConfig")
@@ -214,12 +207,9 @@ class AgentTargetEncoder(nn.Module):
     """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
     The features x of each pair pass through linear layers with a ReLU, ``e = max(0, W x + b)``, equation (5), then
-    through attention in one of the ways of :data:`hitmac.perception.encoder.ATTEND_OVER`:
-
-    - ``"agents"``: over each agent's targets, then over the agents, so that agents take each other into account;
-    - ``"targets"``: over each agent's own targets only;
-    - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
-    - ``"axes"``: from each pair to the pairs of its agent, and to the pairs of its target.
+    through attention in one of the ways of :data:`hitmac.perception.encoder.ATTEND_OVER`: over each agent's targets,
+    then over the agents (``"agents"``); over each agent's own ``"targets"`` only; over all n * m ``"pairs"`` as one
+    sequence, as in the paper's coordinator; from each pair along both ``"axes"``, to those of its agent and its target.
 
     Each further block (Vaswani and others, NeurIPS 2017) attends, with its own layers, over
     ``z + W2 relu(W1 (z + a))``, where z is the pair's feature and a its agent's after the previous block. An agent can
@@ -232,10 +222,10 @@ class AgentTargetEncoder(nn.Module):
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs; None: that of `config`.
         config: the options; None: the defaults of :class:`EncoderConfig`.
-        **options: single options of :class:`EncoderConfig`, which override those of `config`.
+        **options: single options of :class:`EncoderConfig`, which override those of `config`. The encoder ``"mlp"`` is
+            not one of this class but :class:`hitmac.perception.FlatEncoder`.
 
     Raises:
-        ValueError: an option out of range, or the encoder ``"mlp"``, a :class:`hitmac.perception.FlatEncoder`.
         TypeError: an unknown option.
     """
 
@@ -287,9 +277,8 @@ class AgentTargetEncoder(nn.Module):
             last block.
 
         Raises:
-            ValueError: mismatched shapes; `targets` for an encoder that attends over ``"pairs"``; on a CPU, a mask with
-                other numbers than 0 and 1, or a list that repeats an index.
-            TypeError: the mask, `targets` or `neighbours` is not a tensor of the right dtype.
+            ValueError: `targets` for an encoder that attends over ``"pairs"``; on a CPU, a list that repeats an index.
+            TypeError: `targets` or `neighbours` are no whole numbers.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         way = ATTEND_OVER[self.attend_over]
@@ -328,10 +317,8 @@ class _Block(nn.Module):
 class EncoderKind(NamedTuple):
     """Kind of encoder."""
 
-    build: Callable[[EncoderConfig, int, int, int], nn.Module]
-    """Function of the options, n, m and the width d of a pair's features that returns the encoder."""
-    any_size: bool = True
-    """Accepts any n and m at run time."""
+    build: Callable[[EncoderConfig, int, int, int], nn.Module]  # of the options, n, m and the width d of a pair
+    any_size: bool = True  # accepts any n and m at run time
 
 
 _of_sequences = EncoderKind(lambda config, n, m, feature_dim: AgentTargetEncoder(feature_dim, config=config))

@@ -1,6 +1,6 @@
 """Scenes of entities of several kinds: an encoder for all of them, and a head that selects one."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -22,17 +22,14 @@ class EntityFeatures(NamedTuple):
     """(..., f): feature of the scene, zero without entities."""
 
 
-def _transformer_block(config: EncoderConfig) -> nn.Module:
-    score = "scaled_dot" if config.scaled else "dot"
-    return EncoderBlock(config.weight_dim, config.num_heads, score=score, norm_first=True)
-
-
-def _tanh_block(config: EncoderConfig) -> nn.Module:
-    width, heads = config.weight_dim, config.num_heads
-    return AttentionLayer(width, width, num_heads=heads, scaled=config.scaled, residual=True, layer_norm=True)
-
-
-ENTITY_BLOCKS = {"transformer": _transformer_block, "tanh": _tanh_block}
+ENTITY_BLOCKS: dict[str, Callable[[EncoderConfig], nn.Module]] = {
+    "transformer": lambda config: EncoderBlock(
+        config.weight_dim, config.num_heads, score="scaled_dot" if config.scaled else "dot", norm_first=True
+    ),
+    "tanh": lambda config: AttentionLayer(
+        *[config.weight_dim] * 2, num_heads=config.num_heads, scaled=config.scaled, residual=True, layer_norm=True
+    ),
+}
 """Blocks of attention between entities, by name."""
 
 
@@ -43,8 +40,8 @@ class EntityEncoder(nn.Module):
     embedding of the kind. Blocks of attention map the tokens of all kinds as one sequence. The features of the last
     block are pooled into one of the scene.
 
-    The order of the entities of a kind permutes only their own features. Masked entities change neither the values of
-    the others nor gradients, and may be NaN or infinite. A kind, or a whole scene, may have no entity.
+    The order of the entities of a kind permutes only their own features. Masked entities may be NaN or infinite. A
+    kind, or a whole scene, may have no entity.
 
     Args:
         kinds: width of the features of each kind, by name.
@@ -61,9 +58,6 @@ class EntityEncoder(nn.Module):
     Attributes:
         kinds: the widths, by name.
         of_kind: the embeddings c (number of kinds, f), initialised Xavier-uniform.
-
-    Raises:
-        ValueError: an option out of range.
     """
 
     def __init__(
@@ -103,8 +97,7 @@ class EntityEncoder(nn.Module):
                 entities of a kind are valid.
 
         Raises:
-            ValueError: missing or unknown kinds, mismatched shapes, or on a CPU masks with other numbers than 0 and 1.
-            TypeError: a mask is not a tensor.
+            ValueError: missing or unknown kinds.
         """
         masks = {} if masks is None else masks
         if self.kinds.keys() != entities.keys() or masks.keys() - entities.keys():
@@ -138,9 +131,6 @@ class SelectionHead(nn.Module):
     Args:
         weight_dim: f, width of the query and of the candidates.
         none: append the choice of no candidate, with learned features, as the last one. It is never masked.
-
-    Raises:
-        ValueError: an option out of range.
     """
 
     def __init__(self, weight_dim: int, *, none: bool = False) -> None:
@@ -163,11 +153,7 @@ class SelectionHead(nn.Module):
             The logits (..., count), or (..., count + 1) with `none`. Masked ones are the lowest finite number of their
             dtype, so their probability is 0 where any candidate is left. Where none is left, all logits are equal: the
             distribution is uniform and its gradients are 0, so use ``none=True`` or discard the choice. Masked
-            candidates may be NaN or infinite; neither the other logits nor gradients depend on them.
-
-        Raises:
-            ValueError: mismatched shapes, or on a CPU a mask with other numbers than 0 and 1.
-            TypeError: the mask is not a tensor.
+            candidates may be NaN or infinite.
         """
         mask = check_tokens(candidates, mask, self.weight_dim, name="candidates")
         if query.ndim < 1 or query.shape[-1] != self.weight_dim:

@@ -53,8 +53,7 @@ class RecurrentLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        Raises the errors of :meth:`hitmac.perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is
-        True: the layer has no attention weights.
+        Raise ``ValueError`` if `need_weights` is True: the layer has no attention weights.
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")

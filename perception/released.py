@@ -117,17 +117,10 @@ def from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordina
     if weight.ndim != 2:
         raise ValueError(f"{first} has shape {tuple(weight.shape)}; it must have two axes")
     net = (ReleasedCoordinator if coordinator else ReleasedExecutor)(weight.shape[1], weight.shape[0])
-    known = net.state_dict()
-    for name, (theirs, _) in found.items():
-        if name not in known:
-            raise ValueError(f"the tensor {theirs} belongs to no part of the network")
-    for name, own in known.items():
-        if name not in found:
-            raise ValueError(f"the tensor for {name} is missing")
-        theirs, value = found[name]
-        if value.shape != own.shape:
-            raise ValueError(f"{theirs} has shape {tuple(value.shape)}; it must be {tuple(own.shape)}")
-        if not value.isfinite().all():
-            raise ValueError(f"{theirs} holds a number that is not finite")
-        own.copy_(value)
+    if bad := [theirs for theirs, value in found.values() if not value.isfinite().all()]:
+        raise ValueError(f"{bad[0]} holds a number that is not finite")
+    try:
+        net.load_state_dict({name: value for name, (_, value) in found.items()})
+    except RuntimeError as error:
+        raise ValueError(" ".join(str(error).split())) from None
     return net

@@ -68,12 +68,7 @@ class AttentionLayer(nn.Module):
 
         Returns:
             ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and with
-            `need_weights` the weights (..., num_heads, L, L). Masked tokens affect neither values nor gradients.
-
-        Raises:
-            ValueError: the last axis of x is not feature_dim, the mask's shape is not (..., L), or on a CPU the mask
-                holds other numbers than 0 and 1.
-            TypeError: the mask is not a tensor.
+            `need_weights` the weights (..., num_heads, L, L).
         """
         mask = check_tokens(x, mask, self.feature_dim)
         x = zero_masked(x, mask)

@@ -211,22 +211,18 @@ class Imitation(BaseAlgorithm):
 
     At every step the teacher values the actions of every sensor, :math:`Q(a)`, and the policy acts by its own
     distribution :math:`\pi` (in the first hundred steps the teacher acts in some of the scenes). After the step the
-    policy is updated on scenes drawn from recent ones, by the gradient of
+    policy is updated on scenes drawn from recent ones, by the gradient of :func:`imitation_loss`,
 
     .. math:: \sum_a -\mathrm{softmax}(Q / \tau)(a) \log \pi(a) + \sum_a \pi(a) (\max_b Q(b) - Q(a)),
 
-    the cross-entropy to the teacher's distribution and the expected regret, averaged over the sensors that act. Values,
-    unlike the best actions alone, distinguish mistakes that matter from those that do not. Actions are those of the
-    policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
-    no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
-    and imitation learning via interactive no-regret learning", 2014).
+    averaged over the sensors that act. Values, unlike the best actions alone, distinguish mistakes that matter from
+    those that do not. Actions are those of the policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation
+    learning and structured prediction to no-regret online learning", AISTATS 2011), and values are imitated as in
+    AggreVaTe (Ross, Bagnell, "Reinforcement and imitation learning via interactive no-regret learning", 2014).
 
     The result, :attr:`learned`, has the average of the weights after each update, weighted towards the later ones:
     after update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9` (Shamir,
     Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
-
-    An executor imitates the values of turns towards its goals, a coordinator the teacher's assignments; see
-    :class:`GoalLabels` and :class:`AssignmentLabels`.
 
     The teacher computes in its own thread while the policy is updated. Two threads share the parts of a batch, which
     hold scenes of similar size where sizes vary, and whose gradients are summed. The result does not depend on the
@@ -234,7 +230,7 @@ class Imitation(BaseAlgorithm):
 
     Args:
         policy, env: class of the policy, and environments of any task.
-        teacher: see :class:`TurnLabels`; for a coordinator it is a coordinator.
+        teacher: that of the :data:`LABELS` for the role of the policy.
         learning_rate, max_grad_norm: learning rate of Adam, or its schedule; norm at which the gradient is clipped.
         n_steps: steps of each scene in a rollout.
         batch_size: scenes in a gradient step.
@@ -267,7 +263,6 @@ class Imitation(BaseAlgorithm):
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
-        self.ent_coef = 0.0  # none; a training's schedule sets it
         self._setup_model()
 
     def _setup_model(self) -> None:
@@ -287,12 +282,13 @@ class Imitation(BaseAlgorithm):
         self.learned: Any = self.average.module
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
         self.labels.state = None
-        self._types = {name: one.dtype for name, one in space.items()} | {"values": np.dtype(np.float32)}
         self.buffer = self._empty_buffer(shapes)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return the buffer, for observations of these shapes with their labels: rows of the environments, by step."""
-        types, shapes = self._types, shapes | {"values": self.labels.shape}
+        space: Any = self.observation_space
+        types = {name: one.dtype for name, one in space.items()} | {"values": np.dtype(np.float32)}
+        shapes = shapes | {"values": self.labels.shape}
         lists = [name for name, kind in types.items() if kind == np.int32]
         row_bytes = sum(types[name].itemsize * math.prod(shapes[name]) for name in types.keys() - lists)
         most = min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // row_bytes)
@@ -353,14 +349,12 @@ class Imitation(BaseAlgorithm):
             logits[torch.from_numpy(rows), :, : some.shape[2]] = some
         return self._sampled(logits)
 
-    def _sampled(self, logits: Tensor) -> np.ndarray:
-        """Return actions of the distribution of logits (rows, j, n, k) on the CPU."""
+    def _sampled(self, logits: Tensor) -> np.ndarray:  # (rows, j, n, k) on the CPU
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
         return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
     def _updates_after(self, step: int) -> int:
-        """Return the number of updates after a step: none while the buffer is empty."""
-        return self.num_updates if step else 0
+        return self.num_updates if step else 0  # the buffer is empty at first
 
     def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
         """Store the scenes of a step in the buffer, in place of the oldest."""
@@ -394,7 +388,6 @@ class Imitation(BaseAlgorithm):
         return [chosen[rows] for rows in self.divide(self.buffer[self._sizes][chosen])]
 
     def _chosen(self, filled: int) -> np.ndarray:
-        """Draw the scenes of a batch, out of the first `filled`."""
         return torch.randint(filled, (self.batch_size,), device="cpu").numpy()
 
     def _gradient(self, rows: np.ndarray) -> tuple[Sequence[Tensor | None], float, int]:
@@ -429,9 +422,9 @@ class Imitation(BaseAlgorithm):
 class RecurrentImitation(Imitation):
     """Imitation by a :class:`~hitmac.agents.learned.recurrent.RecurrentPolicy`, by truncated backpropagation in time.
 
-    Unlike :class:`Imitation`, it learns from sequences: the last complete rollouts, each with the policy's state at its
-    beginning. Gradients reach back to the beginning of the rollout; the end of an episode resets the state. A
-    gradient step is on `batch_size` scenes, in complete sequences of `n_steps`.
+    It learns from sequences: the last complete rollouts, each with the policy's state at its beginning, to which
+    gradients reach back. The end of an episode resets the state. A gradient step is on `batch_size` scenes, in complete
+    sequences of `n_steps`.
     """
 
     policy: RecurrentPolicy

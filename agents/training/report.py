@@ -56,11 +56,6 @@ MILESTONES = (0.749, 0.8, 0.83)
 targets assigned."""
 
 
-def metric_of(options: Options) -> str:
-    """Return the metric of a training: the reward for executors and targets, the coverage for agents."""
-    return "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
-
-
 # The curve.
 
 
@@ -75,7 +70,7 @@ class CurveEvaluation:
     def __init__(self, options: Options, engine: Any, clock: Any) -> None:
         self._engine, self._clock, self._scenario = engine, clock, engine.config.scenario
         self._points, self._sub_steps = options.curve_points, options.sub_steps
-        self._trained = in_training(options, engine.policies[0], engine.config) if self._points else None
+        self._trained: Any = in_training(options, engine.policies[0], engine.config) if self._points else None
         pairs = self._scenario.num_sensors * self._scenario.num_targets
         self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
 
@@ -83,28 +78,26 @@ class CurveEvaluation:
         """Add a point if one is due now, as the final one always is."""
         steps, progress = self._engine.steps, self._engine.progress
         last = progress.evaluations[-1] if progress.evaluations else None
-        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(last)):
+        if not self._points or (last and last[0] == steps):
             return
+        if last and not final:
+            passed = int(self._points * math.sqrt(self._clock.fraction_at(int(last[0]), last[1])))
+            due = int(self._points * math.sqrt(self._clock.fraction))
+            if due == passed or steps - last[0] < self._episodes * self._sub_steps / _CHEAPER:
+                return
         options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
         options |= {"seed": CURVE_SEED, "progress": False}
         if isinstance(self._trained, LevelPolicy):
             evaluation, reward = evaluate_executors({TRAINED: self._trained}, self._scenario, **options), "reward"
         else:
-            assert self._trained is not None
-            agent = self._trained._replace(name=TRAINED)
-            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
+            evaluation, reward = evaluate(self._trained, self._scenario, **options), "decision_reward"
         result = evaluation["agents"][TRAINED]
         means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
         progress.evaluations.append((steps, progress.seconds, *means.tolist()))
 
-    def _is_due(self, last: tuple[float, ...]) -> bool:
-        passed = int(self._points * math.sqrt(self._clock.fraction_at(int(last[0]), last[1])))
-        due = int(self._points * math.sqrt(self._clock.fraction))
-        return due > passed and self._engine.steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
-
 
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
-    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
+    """Return a policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
         return as_level(policy, config)
     executor = None
@@ -115,10 +108,7 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
 
 
 def reached(progress: Progress, scenario: Scenario) -> dict[str, dict[str, float] | None]:
-    """Return the steps and seconds at which the deterministic policy first reached every milestone; None: never.
-
-    Without points, and in other scenes than HiT-MAC's, there are no milestones.
-    """
+    """Return the steps and seconds at which the deterministic policy first reached each of HiT-MAC's milestones."""
     if not progress.evaluations or (scenario.num_sensors, scenario.num_targets) != (4, 5):
         return {}
     points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]
@@ -248,29 +238,25 @@ def report(
 
     With the progress of a run, also write its curve and a film.
     """
-    run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
-    if scenario.warehouses:
-        save_evaluation(run_dir / "evaluation.json", evaluation)
-        if progress is not None:
-            save_points(run_dir / "curve.json", progress, {})
-            save_curve(run_dir / "curve.png", progress, metric, {})
-        print(f"\n{cross_table(evaluation)}")
-        return
-    warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
-    times = reached(progress or Progress(), scenario)
+    run_dir, size = options.folder, (scenario.num_sensors, scenario.num_targets)
+    metric = "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
+    game, times, warned = bool(scenario.warehouses), dict[str, Any](), list[str]()
+    if not game:
+        warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
+        times |= reached(progress or Progress(), scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    if metric == "coverage":
-        note = "\n\n".join([reached_in_words(times), *warned]).strip()
-        save_pictures(run_dir, {size: evaluation}, note)
+    if metric == "coverage" and not game:
+        save_pictures(run_dir, {size: evaluation}, "\n\n".join([reached_in_words(times), *warned]).strip())
     if progress is not None:
         save_points(run_dir / "curve.json", progress, times)
-        others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
+        others = {} if game else {name: one for name, one in evaluation["agents"].items() if name != TRAINED}
         if metric == "coverage" and size in (released := released_reward(scenario.name)):
             others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
         save_curve(run_dir / "curve.png", progress, metric, others)
-        agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
-        save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
-    print("\n".join(["", table(evaluation), *warned]))
+        if not game:
+            agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
+            save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
+    print("\n".join(["", cross_table(evaluation) if game else table(evaluation), *warned]))
 
 
 def diagnostics(

@@ -53,8 +53,8 @@ def resolve(
 ) -> tuple[AnyJob, Scenario]:
     """Return the complete options of a new run, or of the run to resume, and its scenario, without writing anything.
 
-    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. None: the
-    options of a new run are complete, and only the limits of a run to resume change.
+    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. None: those of
+    a new run are complete, and only the limits of a run to resume change.
     """
     options = asked
     if asked.resume:
@@ -92,8 +92,13 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
         if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
             raise ValueError("it must hold job, options and scenario")
         if (job := written.get("job")) == asked.job:
+            known = [field.name for field in dataclasses.fields(asked)]
+            if unknown := [name for name in written["options"] if name not in known]:
+                errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))
+            plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written["options"].items()}
+            saved = type(asked)(**{name: plain[name] for name in known if name in plain})
             with collect(errors):
-                saved = read_options(type(asked), written["options"])
+                config.check(saved)
             with collect(errors):
                 scenario = from_portable(written["scenario"], asked.run_dir)
         raise_together(errors)
@@ -110,20 +115,6 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
             raise ValueError(f"{flag(name)} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
     changes = {name: getattr(asked, name) for name in LIMITS.intersection(given) | {"run_dir", "resume"}}
     return dataclasses.replace(saved, **changes), scenario
-
-
-def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
-    """Return the options in a run's configuration; raise all their errors in one."""
-    errors: list[Exception] = []
-    known = [field.name for field in dataclasses.fields(kind)]
-    if unknown := [name for name in written if name not in known]:
-        errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))
-    plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written.items() if name in known}
-    options = kind(**plain)
-    with collect(errors):
-        config.check(options)
-    raise_together(errors)
-    return options
 
 
 @contextmanager
@@ -229,14 +220,11 @@ POINT = ("steps", "seconds", "coverage", "rotation", "reward")
 
 @dataclass
 class Progress:
-    """Progress of a training run."""
+    """Progress of a training: its time so far, and points of the exploring and, at intervals, deterministic policy."""
 
     seconds: float = 0.0
-    """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the exploring policy, one per rollout."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the deterministic policy, at intervals."""
 
 
 def state_file(run_dir: Path) -> Path:

@@ -1,9 +1,8 @@
-"""Training by PPO of RLlib: its env runners, learners and fault tolerance, with the scenes of the default engine."""
+"""Training by PPO of RLlib: Ray's processes simulate and act, and RLlib's learners share the gradient steps."""
 
 import dataclasses
 import logging
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,30 +12,29 @@ import numpy as np
 import ray
 import torch
 import tree
-from ray.exceptions import RayError, RayTaskError
-from ray.rllib.algorithms.ppo import PPO, PPOConfig
-from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
-from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.metrics import LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from stable_baselines3.common.logger import configure
 
-from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, checked_device, save_policy, tensors_of
+from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, checked_device, save_policy
 from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training import learner, resume
 from hitmac.agents.training.config import Options
 from hitmac.agents.training.resume import Progress, state_file
 from hitmac.agents.training.rllib.cluster import LOCAL, connect
-from hitmac.agents.training.rllib.module import AttentionRLModule, Choices
+from hitmac.agents.training.rllib.module import AttentionRLModule, Choices, put_weights, weights_of
 from hitmac.envs.scenario import Scenario
 
 PATIENCE = 300.0
-"""Seconds without a step after which a training without env runners ends."""
+"""Maximum seconds of a rollout, after which the training ends."""
 
 WHOLE = 10**6
 """Time of RLlib's schedules at the end of a training; before, it is the completed share of it."""
@@ -47,56 +45,39 @@ _LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss
 class Rollout(NamedTuple):
     """Rollout of an env runner's scenes."""
 
-    columns: dict[str, Any]
-    """Columns of RLlib, (rows, ...)."""
-    acting: np.ndarray
-    """(rows,) bool, the rows in which a sensor acts."""
-    means: dict[str, float]
-    """Means of coverage, rotation and reward."""
+    columns: dict[str, Any]  # of RLlib, (rows, ...)
+    acting: np.ndarray  # (rows,) bool, the rows in which a sensor acts
+    means: dict[str, float]  # of coverage, rotation and reward
 
 
-class SceneEnvRunner(EnvRunner):
-    """Env runner with its share of a training's scenes, in which a learner of the default engine collects rollouts.
+class SceneEnvRunner:
+    """Scenes of a training, in which a learner of the default engine collects rollouts.
 
-    ``env_config`` has the job's ``options`` and the ``scenario``. :meth:`begin` precedes the first rollout.
+    Args:
+        options, scenario: those of the training.
+        scenes: numbers of its scenes among those of the training.
+        seed: seed of the actions, and of the first scene; the others have the next ones.
     """
 
-    def __init__(self, *, config: Any, **kwargs: Any) -> None:
-        super().__init__(config=config, **kwargs)
-        spec: Any = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
-        self.module = spec.build()
-        self.callback: Any = None
-        self._weights_seq_no = 0
-        if self.num_workers and not self.worker_index:
-            return  # the local one of several has only the policy
-        if self.worker_index:  # one of several processes on its machine
+    def __init__(self, options: Options, scenario: Scenario, scenes: range, seed: int) -> None:
+        if ray.get_runtime_context().get_actor_id():  # one of several processes on its machine
             torch.set_num_threads(1)
             numba.set_num_threads(1)
-        options, scenario = self.config.env_config["options"], self.config.env_config["scenario"]
-        scenes = np.array_split(np.arange(options.num_envs), max(self.num_workers, 1))[max(self.worker_index, 1) - 1]
-        self.model: Any
         options = dataclasses.replace(options, num_envs=len(scenes), device="cpu")
-        self.model, self.envs, _ = learner.build(options, scenario)
-        self.model.policy, self._first_row = self.module.policy, scenes[0] * (self.envs.num_envs // len(scenes))
-        learner.warm_up(self.envs)
+        self._model: Any
+        self._model, self._venv, _ = learner.build(options, scenario)
+        learner.warm_up(self._venv)
+        torch.manual_seed(seed)
+        self._venv.seed(seed)
+        first_row = scenes[0] * (self._venv.num_envs // len(scenes))
+        _, self._callback = self._model._setup_learn(0, learner.RolloutCallback(first_row=first_row))
 
-    def begin(self, seed: int) -> int:
-        """Start new episodes in all scenes, with the seed ``seed + i`` in scene i; return their number."""
-        torch.manual_seed(seed)  # of the actions
-        self.envs.seed(seed)
-        _, self.callback = self.model._setup_learn(0, learner.RolloutCallback(first_row=self._first_row))
-        return self.envs.task.num_envs
-
-    def sample(self, **kwargs: Any) -> Rollout | learner.TrainingError | None:
-        """Return a rollout, or the error that ends it; None before :meth:`begin`."""
-        if self.callback is None:
-            return None
-        buffer = self.model.rollout_buffer
-        try:
-            self.model.collect_rollouts(self.envs, self.callback, buffer, buffer.buffer_size)
-        except learner.TrainingError as error:  # RLlib would restart the process
-            return error
-        flat, shape = buffer.swap_and_flatten, self.model.action_space.shape or ()
+    def sample(self, weights: Mapping[str, np.ndarray]) -> Rollout:
+        """Return a rollout of the policy with these weights, by name."""
+        put_weights(self._model.policy, weights)
+        buffer = self._model.rollout_buffer
+        self._model.collect_rollouts(self._venv, self._callback, buffer, buffer.buffer_size)
+        flat, shape = buffer.swap_and_flatten, self._model.action_space.shape or ()
         columns = {
             Columns.OBS: {name: flat(array) for name, array in buffer.observations.items()},
             Columns.ACTIONS: flat(buffer.actions).reshape(-1, *shape),
@@ -104,100 +85,70 @@ class SceneEnvRunner(EnvRunner):
             Postprocessing.ADVANTAGES: flat(buffer.advantages).ravel(),
             Postprocessing.VALUE_TARGETS: flat(buffer.returns).ravel(),
         }
-        return Rollout(columns, flat(buffer.acting).ravel(), self.callback.means)
-
-    def get_spaces(self) -> dict[str, Any]:
-        """Return the spaces of the policy, for RLlib."""
-        spaces = self.config.observation_space, self.config.action_space
-        return dict.fromkeys((INPUT_ENV_SPACES, INPUT_ENV_SINGLE_SPACES, DEFAULT_MODULE_ID), spaces)
-
-    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """Return the weights of the policy and their number, for RLlib."""
-        return {COMPONENT_RL_MODULE: self.module.get_state(), WEIGHTS_SEQ_NO: self._weights_seq_no}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Load the weights of RLlib's learner."""
-        if COMPONENT_RL_MODULE in state:
-            weights = state[COMPONENT_RL_MODULE]
-            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
-            self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
-            self._weights_seq_no = state.get(WEIGHTS_SEQ_NO, 0)
-
-    def assert_healthy(self) -> None:
-        """Do nothing: an env runner is healthy once it is built."""
+        return Rollout(columns, flat(buffer.acting).ravel(), self._callback.means)
 
 
-class ScenePPO(PPO):
-    """PPO of RLlib on rollouts of :class:`SceneEnvRunner`.
+class EnvRunners:
+    """Env runners that share the scenes of a training: processes of Ray or, without any, one in this process.
 
-    No seed of a scene is used twice: a restarted env runner gets new ones.
+    A lost one is started again, with scenes of new seeds, while the others continue. No seed is used twice.
     """
 
-    config: Any
-    env_runner_group: Any
-    learner_group: Any
-    metrics: Any
-    first_seed: int = 0
-    seeds_used: int = 0
-    done: float = 0.0  # share of the training, for learning rate and entropy bonus
-    begun: list[int]  # numbers of the env runners that began in the last step
-    rollouts: list[Rollout]  # of the last step
+    def __init__(self, options: Options, scenario: Scenario, next_seed: int) -> None:
+        self._given, self._number = (options, scenario), options.num_env_runners
+        self.next_seed = next_seed  # that no scene has used
+        scenes = np.array_split(np.arange(options.num_envs), max(self._number, 1))
+        self._scenes = [range(some[0], some[-1] + 1) for some in scenes]
+        self._starting: dict[Any, int] = {}  # numbers of those that start, by the reference to their readiness
+        self._runners: list[Any] = [None] * len(scenes)
+        for number in range(len(scenes)):
+            self._start(number)
+        ray.get(list(self._starting))
 
-    def training_step(self) -> None:
-        """Collect a rollout in all scenes, and learn from the rows in which a sensor acts."""
-        options, where = self.config.env_config["options"], {"local_env_runner": not self.config.num_env_runners}
-        each = self.env_runner_group.foreach_env_runner
-        new = each(lambda runner: None if runner.callback else runner.worker_index, **where)
-        self.begun = [number for number in new if number is not None]
-        for number in self.begun:
-            seed = self.first_seed + self.seeds_used
-            (scenes,) = each(lambda runner, seed=seed: runner.begin(seed), remote_worker_ids=[number], **where) or [0]
-            self.seeds_used += scenes
-        found = each(lambda runner: runner.sample(), **where)
-        for one in found:
-            if isinstance(one, learner.TrainingError):
-                raise one
-        self.rollouts = [one for one in found if one is not None]
-        if not self.rollouts:
+    def _start(self, number: int) -> None:
+        scenes, seed = self._scenes[number], self.next_seed
+        self.next_seed += len(scenes)
+        if not self._number:
+            self._runners[number] = SceneEnvRunner(*self._given, scenes, seed)
             return
-        acting = acting_or_all(np.concatenate([one.acting for one in self.rollouts]))
-        rows = np.random.permutation(np.flatnonzero(acting))  # noqa: NPY002 - what RLlib shuffles with
-        columns = tree.map_structure(
-            lambda *arrays: np.concatenate(arrays)[rows], *(one.columns for one in self.rollouts)
-        )
-        advantages = columns[Postprocessing.ADVANTAGES]
-        columns[Postprocessing.ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        # Only the penalty on the divergence, which is off, reads these logits.
-        logits = Choices.required_input_dim(self.config.action_space)
-        columns[Columns.ACTION_DIST_INPUTS] = np.zeros((len(rows), logits), np.float32)
-        learned = self.learner_group.update(
-            batch=MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(columns)}, len(rows)),
-            timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: int(WHOLE * self.done)},
-            num_epochs=options.epochs,
-            minibatch_size=max(min(options.batch_size, len(rows)) // max(options.num_learners, 1), 1),
-            shuffle_batch_per_epoch=True,
-        )
-        self.metrics.aggregate(learned, key=LEARNER_RESULTS)
-        self.env_runner_group.sync_weights(from_worker_or_learner_group=self.learner_group, inference_only=True)
+        process: Any = ray.remote(num_cpus=1)(SceneEnvRunner)
+        self._runners[number] = process.remote(*self._given, scenes, seed)
+        self._starting[self._runners[number].__ray_ready__.remote()] = number
+
+    def sample(self, weights: Mapping[str, np.ndarray]) -> tuple[list[Rollout], list[int]]:
+        """Return the rollouts of the env runners that have started, and the numbers of those that are lost."""
+        if not self._number:
+            return [self._runners[0].sample(weights)], []
+        if starting := list(self._starting):
+            patience = PATIENCE if len(starting) == self._number else 0.0
+            for reference in ray.wait(starting, num_returns=len(starting), timeout=patience)[0]:
+                del self._starting[reference]
+        shared = ray.put(weights)
+        ready = set(range(self._number)) - set(self._starting.values())
+        running = {self._runners[number].sample.remote(shared): number for number in sorted(ready)}
+        answered = ray.wait(list(running), num_returns=len(running), timeout=PATIENCE)[0] if running else []
+        if len(answered) < max(len(running), 1):
+            raise learner.TrainingError(f"an env runner has not answered for {PATIENCE:.0f} seconds; see Ray's logs")
+        found: list[Rollout] = []
+        lost: list[int] = []
+        for reference in running:
+            try:
+                found.append(ray.get(reference))
+            except RayActorError:
+                lost.append(running[reference])
+        for number in lost:
+            self._start(number)
+        return found, lost
 
 
-def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
-    """Return the ``PPOConfig`` for the options of a job."""
+def build_learners(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
+    """Return RLlib's group of learners of PPO for the options of a job and a policy's spaces."""
+    spaces = policy.observation_space, policy.action_space
     network = {"encoder_config": options.encoder_config, "critic": options.critic}
     gpu = checked_device(options.device).type != "cpu"
     bonus: Any = [[0, options.entropy], [WHOLE, options.final_entropy]]
-    return (
-        PPOConfig(algo_class=ScenePPO)
-        .environment(
-            observation_space=policy.observation_space,
-            action_space=policy.action_space,
-            env_config={"options": options, "scenario": scenario},
-        )
-        .env_runners(
-            env_runner_cls=SceneEnvRunner,
-            num_env_runners=options.num_env_runners,
-            create_local_env_runner=True,  # its policy is saved and evaluated
-        )
+    config = (
+        PPOConfig()
         .learners(num_learners=options.num_learners, num_gpus_per_learner=int(gpu))
         .rl_module(rl_module_spec=RLModuleSpec(AttentionRLModule, model_config=network))
         .training(
@@ -210,14 +161,20 @@ def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) ->
             grad_clip=options.max_grad_norm,
             grad_clip_by="global_norm",
         )
-        .fault_tolerance(restart_failed_env_runners=True, delay_between_env_runner_restarts_s=1.0)
-        .debugging(log_level=None)  # the engine sets it
     )
+    return config.build_learner_group(spaces={DEFAULT_MODULE_ID: spaces})
 
 
-def optimizer_of(learner: Any) -> torch.optim.Optimizer:
-    """Return the optimizer of a learner of RLlib."""
-    return learner.get_optimizers_for_module(DEFAULT_MODULE_ID)[0][1]
+def train_batch(rollouts: Sequence[Rollout], space: Any) -> MultiAgentBatch:
+    """Return the rows of rollouts in which a sensor acts, in random order, for RLlib's learners."""
+    acting = acting_or_all(np.concatenate([one.acting for one in rollouts]))
+    rows = np.random.permutation(np.flatnonzero(acting))  # noqa: NPY002 - what RLlib shuffles with
+    columns = tree.map_structure(lambda *parts: np.concatenate(parts)[rows], *(one.columns for one in rollouts))
+    advantages = columns[Postprocessing.ADVANTAGES]
+    columns[Postprocessing.ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+    # Only the penalty on the divergence, which is off, reads these logits.
+    columns[Columns.ACTION_DIST_INPUTS] = np.zeros((len(rows), Choices.required_input_dim(space)), np.float32)
+    return MultiAgentBatch({DEFAULT_MODULE_ID: SampleBatch(columns)}, len(rows))
 
 
 class RLlibEngine:
@@ -232,6 +189,7 @@ class RLlibEngine:
         self.entropy: float | None = None
         self._first_config = learner.policy_config(options, scenario)
         policy = build_policy(self._first_config, scenario)
+        self.policies = (policy,)
         moments: resume.Arrays = {}
         used = 0
         if (path := state_file(run_dir)).is_file():
@@ -243,26 +201,22 @@ class RLlibEngine:
                 raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
         elif options.start is not None:
             learner.take_weights(policy, options.start)
-        weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
-        seed = options.seed + self.steps
+        self._weights, seed = weights_of(policy), options.seed + self.steps
+        np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
 
-        def begin(taught: Any) -> None:
+        def begin(taught: Any, weights: Any = self._weights) -> None:
             taught.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
             resume.put_moments(optimizer_of(taught), moments)
-            np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
+            np.random.seed(seed)  # noqa: NPY002
 
         self._logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
-        self._answered = time.monotonic()
         _start_ray(options)
         try:
             for name in ("ray", "ray.rllib"):  # a lost env runner has its own line above the bar
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-            self.algorithm: Any = ppo_config(options, scenario, policy).build_algo(use_copy=False)
-            self.algorithm.first_seed, self.algorithm.seeds_used = self._first_config.training_seeds[0], used
-            self._learners, runners = self.algorithm.learner_group, self.algorithm.env_runner_group
+            self._learners = build_learners(options, scenario, policy)
             self._learners.foreach_learner(begin)
-            runners.sync_weights(from_worker_or_learner_group=self._learners, inference_only=True)
-            self.policies: tuple[AttentionPolicy, ...] = (runners.local_env_runner.module.policy,)
+            self._runners = EnvRunners(options, scenario, self._first_config.training_seeds[0] + used)
         except BaseException:
             self.close()
             raise
@@ -270,56 +224,69 @@ class RLlibEngine:
     @property
     def config(self) -> PolicyConfig:
         """Metadata of a checkpoint, with the training seeds so far."""
-        first = self._first_config.training_seeds[0]
-        used = self.algorithm.seeds_used or self.options.num_envs  # before the first rollout
-        return dataclasses.replace(self._first_config, training_seeds=(first, first + used - 1))
+        seeds = self._first_config.training_seeds[0], self._runners.next_seed - 1
+        return dataclasses.replace(self._first_config, training_seeds=seeds)
+
+    def _of_a_learner(self, asked: Callable[[Any], Any]) -> Any:
+        """Return the result of a function of a learner of RLlib; all learners are equal."""
+        return self._learners.foreach_learner(asked).result_or_errors[0].get()
 
     def save(self) -> None:
         """Write a checkpoint; before the first update, when nothing can be resumed, only the policy."""
         save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if not self.steps:
             return
-        with _one_line():  # all learners have equal moments
-            found = self._learners.foreach_learner(lambda taught: resume.moments_of(optimizer_of(taught)))
-        moments = found.result_or_errors[0].get()
+        with _one_line():
+            moments = self._of_a_learner(lambda taught: resume.moments_of(optimizer_of(taught)))
         groups = resume.learned_state(self.policies[0], moments, self.progress, self.steps)
-        groups["seeds"] = {"used": np.array([self.algorithm.seeds_used])}
+        groups["seeds"] = {"used": np.array([self._runners.next_seed - self._first_config.training_seeds[0]])}
         resume.write_state(state_file(self._run_dir), groups)
 
     def close(self) -> None:
-        """End RLlib and its connection to the cluster."""
-        if hasattr(self, "algorithm"):
-            self.algorithm.stop()
+        """End the processes of this training, and the connection to the cluster."""
+        if hasattr(self, "_learners"):
+            self._learners.shutdown()
         self._logger.close()
         ray.shutdown()
 
     def update(self, clock: learner.TrainingClock) -> None:
         """Collect a rollout and learn from it; while all env runners are lost, do nothing."""
-        self.algorithm.done, (rate, _) = clock.fraction, clock.rates
         with _one_line():
-            result = self.algorithm.train()
-        for number in self.algorithm.begun if self.algorithm.iteration > 1 else ():
-            clock.bar.write(f"env runner {number} was lost and restarted")
-        rollouts = self.algorithm.rollouts
-        if not rollouts:
-            if time.monotonic() - self._answered > PATIENCE:
-                raise learner.TrainingError(f"no env runner has answered for {PATIENCE:.0f} seconds; see Ray's logs")
-            return
-        self._answered = time.monotonic()
+            rollouts, lost = self._runners.sample(self._weights)
+            for number in lost:
+                clock.bar.write(f"env runner {number + 1} was lost and restarted")
+            if not rollouts:
+                return
+            batch = train_batch(rollouts, self.policies[0].action_space)
+            rows = min(self.options.batch_size, len(batch)) // max(self.options.num_learners, 1)
+            metrics = MetricsLogger(root=True)
+            metrics.aggregate(
+                self._learners.update(
+                    batch=batch,
+                    timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: int(WHOLE * clock.fraction)},
+                    num_epochs=self.options.epochs,
+                    minibatch_size=max(rows, 1),
+                    shuffle_batch_per_epoch=True,
+                )
+            )
+            self._weights = self._of_a_learner(lambda taught: taught.module[DEFAULT_MODULE_ID].unwrapped().get_state())
+        put_weights(self.policies[0], self._weights)
         sizes = [len(one.acting) for one in rollouts]
         self.steps += sum(sizes)
-        learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
-        logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
+        logged = {short: float(metrics.peek((DEFAULT_MODULE_ID, name))) for name, short in _LOGGED.items()}
         learner.check_update(self.policies[0], logged)
         self.entropy = logged["entropy"] / learner.highest_entropy(self.policies[0].action_space)
-        means = {
-            name: float(np.average([one.means[name] for one in rollouts], weights=sizes)) for name in learner.MEANS
-        }
-        for group, values in (("rollout", means), ("train", logged | {"learning_rate": rate})):
+        means = {name: np.average([one.means[name] for one in rollouts], weights=sizes) for name in learner.MEANS}
+        for group, values in (("rollout", means), ("train", logged | {"learning_rate": clock.rates[0]})):
             for name, value in values.items():
                 self._logger.record(f"{group}/{name}", value)
         self._logger.dump(self.steps)
         clock.add_point(**means)
+
+
+def optimizer_of(taught: Any) -> torch.optim.Optimizer:
+    """Return the optimizer of a learner of RLlib."""
+    return taught.get_optimizers_for_module(DEFAULT_MODULE_ID)[0][1]
 
 
 def _start_ray(options: Options) -> None:
@@ -343,8 +310,8 @@ def _one_line() -> Iterator[None]:
     """Reduce an error of Ray, or of one of its processes, to one line."""
     try:
         yield
-    except learner.TrainingError as error:
-        raise learner.TrainingError(str(getattr(error, "cause", error))) from None
     except RayError as error:
         cause = error.cause if isinstance(error, RayTaskError) else error
+        if isinstance(cause, learner.TrainingError):
+            raise cause from None
         raise learner.TrainingError(f"RLlib failed: {str(cause).strip().splitlines()[-1]}") from error

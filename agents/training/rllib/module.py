@@ -1,12 +1,12 @@
 """Attention policy as an RLModule of RLlib."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Categorical, Independent
 
 from hitmac.agents.learned.checkpoint import tensors_of
@@ -20,6 +20,17 @@ try:
     from ray.rllib.core.rl_module.torch import TorchRLModule
 except ModuleNotFoundError:
     raise ModuleNotFoundError("RLModules need RLlib: pip install 'hitmac[rllib]'") from None
+
+
+def weights_of(policy: nn.Module) -> dict[str, np.ndarray]:
+    """Return the tensors of a policy by their names in a checkpoint."""
+    return {name: tensor.cpu().numpy() for name, tensor in tensors_of(policy).items()}
+
+
+def put_weights(policy: nn.Module, weights: Mapping[str, Any]) -> None:
+    """Load the result of :func:`weights_of`."""
+    for name, own in tensors_of(policy).items():
+        own.copy_(torch.tensor(weights[name]))  # a copy, since Ray's memory is read-only
 
 
 class Choices(TorchDistribution):
@@ -95,12 +106,11 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
 
     def get_state(self, components: str | Collection[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
         """Return the tensors of the policy by their names in a checkpoint."""
-        return {name: tensor.cpu().numpy() for name, tensor in tensors_of(self.policy).items()}
+        return weights_of(self.policy)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Load the tensors of :meth:`get_state`."""
-        for name, own in tensors_of(self.policy).items():
-            own.copy_(torch.tensor(state[name]))  # a copy, since Ray's memory is read-only
+        put_weights(self.policy, state)
 
     def predict(
         self,

@@ -49,7 +49,8 @@ def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock(monkeypatch):
         progress = Progress()
         for steps in range(0, 801, 20):
             progress.seconds += seconds
-            still = load_agent("still", scenario)  # as in a run that is resumed after every rollout
+            # As in a run that is resumed after every rollout.
+            still = load_agent("still", scenario)._replace(name=report.TRAINED)
             engine = SimpleNamespace(
                 policies=[still], config=SimpleNamespace(scenario=scenario), steps=steps, progress=progress
             )

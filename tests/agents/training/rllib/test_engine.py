@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
-from hitmac.agents.training.rllib import engine
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
@@ -117,40 +115,6 @@ def test_numbers_that_are_not_finite_end_the_training(failed, shared_ray, monkey
     monkeypatch.setattr(DirectionalSensorVecEnv, "step_wait", spoilt)
     assert "the reward of scene 3 holds nan" in failed(*RLLIB, "--run-dir", "spoilt")
     assert all(weight.isfinite().all() for weight in load_policy("spoilt")[0].parameters())
-
-
-class Runner:
-    """Env runner of four scenes without rollouts."""
-
-    def __init__(self, number):
-        self.worker_index, self.callback, self.seeds = number, None, []
-
-    def begin(self, seed):
-        self.callback = "begun"
-        self.seeds.append(seed)
-        return 4
-
-    def sample(self):
-        return None
-
-
-def test_no_seed_is_used_twice():
-    runners = [Runner(number) for number in (1, 2, 3)]
-    seeds = engine.ScenePPO.__new__(engine.ScenePPO)
-    seeds.config = SimpleNamespace(num_env_runners=3, env_config={"options": None})
-    seeds.env_runner_group = SimpleNamespace(
-        foreach_env_runner=lambda call, remote_worker_ids=(1, 2, 3), local_env_runner=True: [
-            call(runner) for runner in runners if runner.worker_index in remote_worker_ids
-        ]
-    )
-    seeds.first_seed = 2**40
-    seeds.training_step()
-    assert seeds.begun == [1, 2, 3]
-    runners[1].callback = None  # it has been restarted
-    seeds.training_step()
-    assert (seeds.begun, seeds.rollouts) == ([2], [])
-    assert [runner.seeds for runner in runners] == [[2**40], [2**40 + 4, 2**40 + 12], [2**40 + 8]]
-    assert seeds.seeds_used == 16
 
 
 @pytest.mark.slow
