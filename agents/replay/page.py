@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from hitmac.agents.evaluate.compare import fitted
+from hitmac.agents.names import load_agent
 from hitmac.agents.policy import Policy
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent
 from hitmac.agents.replay.record import record
 from hitmac.envs.files import check_ending, read_text, write_text
 from hitmac.envs.render import read_background

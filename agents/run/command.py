@@ -16,7 +16,7 @@ import tyro
 from hitmac import __version__
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.logs import FORMAT, VERSION
-from hitmac.agents.registry import named_agent
+from hitmac.agents.names import named_agent
 from hitmac.agents.run.cameras import Cameras, names_of
 from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
 from hitmac.agents.run.drivers import load_cameras

@@ -10,7 +10,8 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import copy_executor
-from hitmac.agents.registry import load_agent, load_executor, load_run, named_agents, split_options
+from hitmac.agents.names import load_agent, load_executor, named_agents, split_options
+from hitmac.agents.registry import load_run
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
 from tests.agents.evaluate.made import HIT_MAC, Left, saved
 
