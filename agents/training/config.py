@@ -214,8 +214,7 @@ class Options(EncoderConfig, RunOptions):
     address: str | None = None
     """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: a cluster for this run."""
 
-    @validation.rules
-    def _engines(self) -> validation.Rules:
+    def _rules_of_engines(self) -> validation.Rules:
         rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
         for name in ("num_env_runners", "num_learners", "address"):
             yield name, rllib or not getattr(self, name), "it needs --engine rllib"
@@ -230,8 +229,7 @@ class Options(EncoderConfig, RunOptions):
             yield "ray", not self.ray, "a training with --engine rllib has its own cluster, at --address"
             yield "address", not (self.is_group and self.address), "each of several trainings has its own cluster"
 
-    @validation.rules
-    def _roles(self) -> validation.Rules:
+    def _rules_of_roles(self) -> validation.Rules:
         targets, known = self.task.spec.role == "targets", self.teacher.split(":")[0] in TEACHERS
         yield "teacher", targets or known, f"it must be one of {', '.join(TEACHERS)}"
         entities = self.features == EntityObserver.features
@@ -304,8 +302,7 @@ class CoverageRewardOptions(Options):
     """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
     by imitation with --knowledge shared, with other defaults."""
 
-    @validation.rules
-    def _memories(self) -> validation.Rules:
+    def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
             yield "algorithm", self.algorithm == "imitation", "a memory is learned by imitation"
             yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
@@ -321,8 +318,7 @@ class CoverageRewardOptions(Options):
     neighbours: Count | None = None
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
-    @validation.rules
-    def _lists(self) -> validation.Rules:
+    def _rules_of_lists(self) -> validation.Rules:
         yield from ((name, "nearest" in self.shown, "it needs --nearest") for name in self.shown)
         if "nearest" in self.shown:
             whole = not self.recurrent and self.features != BELIEFS
@@ -409,8 +405,7 @@ class TransportOptions(Options):
     share: Fraction
     """Share of the team's mean reward in that of each target in training."""
 
-    @validation.rules
-    def _fixed(self) -> validation.Rules:
+    def _rules_of_fixed(self) -> validation.Rules:
         encoder = dataclasses.asdict(EncoderConfig())
         fixed = {name: value for name, value in encoder.items() if name not in ENTITY_OPTIONS}
         for name, value in (fixed | {"engine": "sb3", "critic": None, "curve_points": 0}).items():

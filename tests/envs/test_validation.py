@@ -47,15 +47,13 @@ def test_ranges_in_words_and_docstrings_are_the_help_of_a_field():
 class Bounded(Base):
     least: float = 0.0
 
-    @validation.rules
-    def _order(self):
+    def _rules_of_order(self):
         yield "share", self.share >= self.least, f"{self.least} or more"
         yield "least", self.least < 1, "under 1"
 
 
 class Halved(Bounded):
-    @validation.rules
-    def _half(self):
+    def _rules_of_half(self):
         yield "share", self.share <= 0.5, "at most 0.5"
 
 
