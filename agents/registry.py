@@ -172,9 +172,8 @@ def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = N
     return LevelPolicy(policy, config.features, padding, row_id, (config.training_seeds,))
 
 
-def load_level(path: str | Path, scenario: Scenario | str | Path) -> LevelPolicy:
+def load_level(path: str | Path, scenario: Scenario) -> LevelPolicy:
     """Load the executor of a run or checkpoint, of an executor or a coordinator; raise ValueError for another task."""
-    scenario = load_scenario(scenario)
     policy, config = checkpoint.load_policy(checkpoint.executor_folder(path), scenario)
     if config.role != "executor":
         raise ValueError(f"{path} was trained for {config.task}; expected an executor")

@@ -48,7 +48,6 @@ TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, P
 GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seeing")
 """Default features of an executor that imitates: all but ``others_seeing``, since it observes only its goals."""
 
-
 _FEATURES = {
     **FEATURE_SETS,
     "turns": tuple(name for name in FEATURE_SETS["frame"] if name != "others_seeing"),
@@ -472,28 +471,14 @@ class DuelOptions(RunOptions):
 
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
-    spec = task.spec
-    bases: dict[str, type[Options]] = {
-        "agent": Options,
-        "executor": ExecutorOptions,
-        "coordinator": CoordinatorOptions,
-        "targets": TransportOptions,
-    }
-    base, fields = bases[spec.role], {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
-    presets = {situation: {**preset, **fields} for situation, preset in base.presets.items()}
-    return dataclasses.make_dataclass(
-        f"{spec.name}Options",
-        [(name, type(value), value) for name, value in fields.items()],
-        bases=(base,),
-        frozen=True,
-        kw_only=True,
-        namespace={
-            "__doc__": f"Train a policy: {spec.summary}.",
-            "job": spec.name.lower(),
-            "task": task,
-            "presets": presets,
-        },
-    )
+    spec, levels = task.spec, {"executor": ExecutorOptions, "coordinator": CoordinatorOptions}
+    base: type[Options] = {"agent": Options, "targets": TransportOptions, **levels}[spec.role]
+    fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
+    typed = [(name, type(value), value) for name, value in fields.items()]
+    own = {"__doc__": f"Train a policy: {spec.summary}.", "job": spec.name.lower(), "task": task}
+    own["presets"] = {situation: preset | fields for situation, preset in base.presets.items()}
+    name = f"{spec.name}Options"
+    return dataclasses.make_dataclass(name, typed, bases=(base,), namespace=own, frozen=True, kw_only=True)
 
 
 JOBS: dict[str, type[Options]] = {
@@ -680,24 +665,21 @@ def check(options: Job) -> None:
     if isinstance(options, DuelOptions):
         if options.is_group:
             errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))
-        validation.raise_together(errors)
-        return
-    if isinstance(options, HitMacOptions):
+    elif isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):
                 check(level)
-        validation.raise_together(errors)
-        return
-    found = [(name, what) for name, what in options.problems().items() if name not in invalid]
-    errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
-    with validation.collect(errors):
-        check_features(options.features)
-    with validation.collect(errors):
-        checked_device(options.device, flag("device"))
-    for name, what in () if errors else validation.broken_rules(options):
-        value = getattr(options, name)
-        shown = " ".join(value) if isinstance(value, tuple) else value
-        errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
+    else:
+        found = [(name, what) for name, what in options.problems().items() if name not in invalid]
+        errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
+        with validation.collect(errors):
+            check_features(options.features)
+        with validation.collect(errors):
+            checked_device(options.device, flag("device"))
+        for name, what in () if errors else validation.broken_rules(options):
+            value = getattr(options, name)
+            shown = " ".join(value) if isinstance(value, tuple) else value
+            errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
     validation.raise_together(errors)
 
 
