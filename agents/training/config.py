@@ -64,6 +64,7 @@ NO_LIMIT = {"minutes": None, "total_steps": None}
 """Limits, of which the presets have those of a training without any."""
 
 AnyKind = TypeVar("AnyKind")
+NONE: Any = None  # value of options in jobs without them
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -94,6 +95,7 @@ class RunOptions:
     job: ClassVar[str]
     presets: ClassVar[dict[str, dict[str, Any]]]
     """Defaults by situation."""
+    address = NONE  # of jobs that train one policy
 
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
@@ -135,7 +137,7 @@ class RunOptions:
     @property
     def clusters(self) -> dict[str, str]:
         """Addresses of Ray clusters to use, by the options that name them."""
-        return {} if self.ray is None else {"ray": self.ray}
+        return {name: value for name in ("ray", "address") if (value := getattr(self, name)) is not None}
 
 
 @preset("coverage-ppo")
@@ -146,8 +148,9 @@ class Options(EncoderConfig, RunOptions):
     task_fields: ClassVar[tuple[str, ...]] = ()
     """Options of the task in training, in addition to those of its :class:`hitmac.envs.tasks.TaskSpec`."""
 
-    # Options of some jobs, with their value in all others.
-    memory, per_sensor, reward = "none", False, REWARDS[0]
+    # Options of some jobs, with their value in the others.
+    memory, per_sensor, reward, decision, difference_rewards = "none", False, REWARDS[0], 1, False
+    nearest = radius = neighbours = NONE
 
     minutes: Positive | None
     """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
@@ -238,11 +241,6 @@ class Options(EncoderConfig, RunOptions):
         """Skip the encoder's checks; those of :func:`check` name the options of the command line."""
 
     @property
-    def clusters(self) -> dict[str, str]:
-        """See :attr:`RunOptions.clusters`."""
-        return super().clusters | ({} if self.address is None else {"address": self.address})
-
-    @property
     def encoder_config(self) -> EncoderConfig:
         """Options of the encoder."""
         return EncoderConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)})
@@ -250,7 +248,7 @@ class Options(EncoderConfig, RunOptions):
     @property
     def sub_steps(self) -> int:
         """Length of an episode, sub-steps."""
-        return self.episode_steps
+        return self.episode_steps * self.decision
 
     @property
     def recurrent(self) -> bool:
@@ -260,12 +258,12 @@ class Options(EncoderConfig, RunOptions):
     @property
     def credit(self) -> str:
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
-        return "team"
+        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
 
     @property
     def shown(self) -> dict[str, Any]:
         """Options in :data:`hitmac.agents.policy.NEARNESS` that are given."""
-        return {}
+        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
 
     @property
     def nearness(self) -> dict[str, Any]:
@@ -327,11 +325,6 @@ class CoverageRewardOptions(Options):
             except ValueError as error:
                 yield "nearest", False, str(error)
 
-    @property
-    def shown(self) -> dict[str, Any]:
-        """See :attr:`Options.shown`."""
-        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
-
 
 @preset("coverage")
 class CoverageOptions(CoverageRewardOptions):
@@ -374,16 +367,6 @@ class CoordinatorOptions(Options):
     """Action of a sensor without assigned targets: random turns, as in the released program, or none."""
     decision: Decision
     """Sub-steps for which an assignment holds."""
-
-    @property
-    def sub_steps(self) -> int:
-        """See :attr:`Options.sub_steps`."""
-        return self.episode_steps * self.decision
-
-    @property
-    def credit(self) -> str:
-        """See :attr:`Options.credit`."""
-        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
 
 
 @preset("transport")
