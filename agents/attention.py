@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
+from hitmac.agents.names import named_agent
 from hitmac.agents.policy import Adapted, Policy, networks_of
-from hitmac.agents.registry import Agent, named_agent
+from hitmac.agents.registry import Agent
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, load_scenario

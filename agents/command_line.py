@@ -24,7 +24,7 @@ from hitmac.envs.validation import did_you_mean, field_types, help_texts
 Options = TypeVar("Options")
 
 Agents = Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])]
-"""Type of the option ``--agents`` of all commands, names for :func:`hitmac.agents.registry.named_agents`."""
+"""Type of the option ``--agents`` of all commands, names for :func:`hitmac.agents.names.named_agents`."""
 
 
 def parse(

@@ -1,27 +1,19 @@
 """Players of a duel: agents of either team by name, and populations of them."""
 
-import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from hitmac.agents.baselines.evader import EvaderAgent
-from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.policy import Policy, RuleAgent, State, named_arrays, nested_arrays, pair_of, started
-from hitmac.agents.registry import Agent, constructor_options, load_agent
-from hitmac.envs.duel import RulePlayer
+from hitmac.agents.policy import Policy, State, named_arrays, nested_arrays, pair_of, started
+from hitmac.agents.registry import Agent
 from hitmac.envs.entities import EntityObserver
-from hitmac.envs.files import read_text
-from hitmac.envs.kernels.duel_rules import RULES
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
-from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.tasks.base import OPPONENTS, flatten_sensors, make_observer
-from hitmac.envs.validation import did_you_mean
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks.base import flatten_sensors, make_observer
 
 POPULATION = "population.json"
 """File of a directory of ``hitmac train duel`` with the agents of both teams and their weights."""
@@ -165,87 +157,3 @@ def set_memory(player: Player, name: str, arrays: Mapping[str, np.ndarray]) -> N
     if hasattr(player, "set_state"):
         own = f"{name}/"
         player.set_state({key.removeprefix(own): array for key, array in arrays.items() if key.startswith(own)})
-
-
-def members_of(name: str | Path, team: str) -> dict[str, float]:
-    """Return the weights of the agents of one team by name: of a population, or 1 for any other agent.
-
-    Raises ``ValueError`` for a population of another form or whose file cannot be read, or weights that are all 0.
-    """
-    text, path = str(name), Path(name) / POPULATION
-    if path.is_file():
-        try:
-            listed = json.loads(read_text(path))[team]
-            parts = [(within(path.parent, one), float(weight)) for one, weight in listed.items()]
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path} is not a population: {error!r}") from None
-    elif found := _MEMBER.findall(text) if "+" in text else []:
-        parts = [(one, float(weight)) for one, weight in found]
-        if "+".join(f"{one}={weight}" for one, weight in found) != text or not any(weight for _, weight in parts):
-            raise ValueError(f"population is {text!r}; it must have the form A=0.5+B=0.5, with a weight over 0")
-    else:
-        return {text: 1.0}
-    total, members = sum(weight for _, weight in parts), dict[str, float]()
-    for one, weight in parts:
-        for member, share in members_of(one, team).items() if weight else ():
-            members[member] = members.get(member, 0.0) + share * weight / total
-    return members
-
-
-def within(folder: Path, name: str) -> str:
-    """Return the path of an agent in a folder, or its name if the folder has none."""
-    return str(folder / name) if (folder / name).is_dir() else name
-
-
-def load_opponent(name: Any, scenario: Scenario | str | Path, team: str) -> Player:
-    """Load the player of a name for one team of a duel.
-
-    ==================== =====================================================================================
-    ``greedy``           rule of MATE for the targets: ``random``, ``naive``, ``greedy``, ``heuristic``
-    ``evader:decoys=1``  :class:`hitmac.agents.baselines.evader.EvaderAgent`, with or without options
-    ``mate:greedy``      the same for the sensors
-    ``belief-planner``   for the sensors any name of :func:`hitmac.agents.load_agent`
-    ``runs/x``           run or checkpoint of a policy of the team
-    ``A=0.5+B=0.5``      population: names with weights; a player is drawn for every episode
-    ``runs/duel``        population of the team in a directory of ``hitmac train duel``
-    ==================== =====================================================================================
-
-    An object with ``act``, see :class:`Player`, is returned unchanged.
-
-    Raises:
-        ValueError: an unknown name (the message lists the known ones), or a run of the other team.
-        FileNotFoundError: the name is a path, without a directory.
-    """
-    if callable(getattr(name, "act", None)):
-        return name
-    scenario = load_scenario(scenario)
-    members = members_of(name, team)
-    players = [_player(one, scenario, team) for one in members]
-    return players[0] if len(players) == 1 else Population(team, players, [*members.values()])
-
-
-def _player(name: str, scenario: Scenario, team: str) -> Player:
-    """Load the player of a name that is not a population."""
-    if team == "sensors":
-        agent = load_agent(name, scenario)
-        return agent.policy if isinstance(agent.policy, RuleAgent) else SensorPlayer(agent, scenario)
-    if name in RULES[team]:
-        return RulePlayer(team, name)
-    first, *given = name.split(":")
-    if first == "evader":
-        return EvaderAgent(scenario, **constructor_options(name, given, EvaderAgent))
-    if Path(name).is_dir():
-        policy, config = load_policy(name, scenario)
-        if config.role != "targets":
-            raise ValueError(f"{name} was trained for {config.task}; expected a policy of targets")
-        return TargetPlayer(policy, scenario)
-    if "/" in name:
-        raise FileNotFoundError(f"no such directory: {name}")
-    names = (*RULES[team], "evader")
-    raise ValueError(
-        f"unknown team of targets {name!r}{did_you_mean(name, names)}: known are {', '.join(names)}, folders of "
-        "checkpoints or runs, and populations, A=0.5+B=0.5"
-    )
-
-
-OPPONENTS.append(load_opponent)

@@ -9,7 +9,7 @@ from hitmac.agents import watch
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import fitted
 from hitmac.agents.evaluate.film import pictures
-from hitmac.agents.registry import named_agent
+from hitmac.agents.names import named_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import check_film, save_pictures, save_png

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.logs import ENDING, read_log
-from hitmac.agents.registry import named_agents
+from hitmac.agents.names import named_agents
 from hitmac.agents.replay.page import page, record_log, save_replay
 from hitmac.envs.files import check_ending, write_text
 from hitmac.envs.scenario import load_scenario

@@ -121,14 +121,12 @@ class Scenario:
     whole_numbers: bool = scaled(True)
     """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
-    @validation.rules
-    def _numbers(self) -> validation.Rules:
+    def _rules_of_numbers(self) -> validation.Rules:
         n, m, names = self.num_sensors, self.num_targets, self.sensor_names
-        differ = len(set(names)) == len(names)
+        different = len(names) in (0, n) and len(set(names)) == len(names)
         yield "min_sensors", self.min_sensors <= n, f"0 to num_sensors ({n})"
-        yield "sensor_names", differ and len(names) in (0, n), f"empty, or different names, {self._each}"
+        yield "sensor_names", different, f"empty, or different names, {self._each}"
         yield "min_targets", self.min_targets <= m, f"0 to num_targets ({m})"
-        yield "seen_by", self.seen_by <= n, f"1 to num_sensors ({n})"
 
     sensing_range: Annotated[float | tuple[float, ...], over(0)] = scaled(800.0)
     """Largest distance at which a sensor sees a target. One number, or one for each sensor."""
@@ -138,8 +136,7 @@ class Scenario:
     turn_angle: Annotated[float | tuple[float, ...], over(0, 180, "degrees")] = 5.0
     """Angle that a sensor turns in one sub-step. One number, or one for each sensor."""
 
-    @validation.rules
-    def _views(self) -> validation.Rules:
+    def _rules_of_views(self) -> validation.Rules:
         for name in ("sensing_range", "field_of_view", "turn_angle"):
             yield name, np.size(getattr(self, name)) in (1, self.num_sensors), f"one number, or {self._each}"
 
@@ -158,8 +155,7 @@ class Scenario:
     """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over
     0; with warehouses shares of `turn_angle` and `zoom_step`."""
 
-    @validation.rules
-    def _motors(self) -> validation.Rules:
+    def _rules_of_motors(self) -> validation.Rules:
         given = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
         lowest, highest = self.rates if self.turn_rates and len(given) == 2 else (0.0, 0.0)
         yield "turn_rates", len(given) == 2 and lowest <= highest, "the highest rate, or [lowest, highest]"
@@ -176,8 +172,7 @@ class Scenario:
     zoom_step: Positive = 10.0
     """Change of the field of view in one sub-step of zooming, degrees."""
 
-    @validation.rules
-    def _lenses(self) -> validation.Rules:
+    def _rules_of_lenses(self) -> validation.Rules:
         zooms = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
         words = "the narrowest and the widest field of view"
         yield "zoom", zooms or not self.zoom, f"empty, or {words}, at most 360 degrees"
@@ -196,8 +191,7 @@ class Scenario:
     """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, assigned at
     random, on rails of their own the i-th for sensor i; empty: anywhere."""
 
-    @validation.rules
-    def _rails(self) -> validation.Rules:
+    def _rules_of_rails(self) -> validation.Rules:
         n, starts = self.num_sensors, self.rail_starts[: self.num_sensors] if self.rails else ()
         corners = all(self.rails) and all(one != other for rail in self.rails for one, other in pairwise(rail))
         yield "placement", (self.placement == "rails") == bool(self.rails), "rails if and only if rails are given"
@@ -226,8 +220,7 @@ class Scenario:
     """Mean number of detections of no target, of a sensor in one observation, without identities: a Poisson number,
     uniform in the view inside the arena and in front of obstacles, with full knowledge in the arena."""
 
-    @validation.rules
-    def _detections(self) -> validation.Rules:
+    def _rules_of_detections(self) -> validation.Rules:
         for name, words in (("position_noise", "[along, across]"), ("missed_detections", "[near, far]")):
             two = not self.identities and np.size(getattr(self, name)) == 2
             single = not isinstance(getattr(self, name), tuple)
@@ -269,8 +262,7 @@ class Scenario:
     """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m).
     With pan_limits, uniform within them, or the nearest heading within."""
 
-    @validation.rules
-    def _placements(self) -> validation.Rules:
+    def _rules_of_placements(self) -> validation.Rules:
         n, each, places, headings = self.num_sensors, self._each, self.sensor_positions, self.sensor_headings
         areas = self.sensor_areas if self.placement == "areas" else ()
         yield "sensor_areas", self.placement != "areas" or areas, "at least one area"
@@ -322,8 +314,7 @@ class Scenario:
     return_rate: Fraction = 0.0
     """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
 
-    @validation.rules
-    def _targets(self) -> validation.Rules:
+    def _rules_of_targets(self) -> validation.Rules:
         yield "max_speed", self.max_speed > self.min_speed, f"over min_speed ({self.min_speed:g})"
         yield "target_area", self._holds_area(self.target_area), f"[x low, x high, y low, y high] {self._inside}"
 
@@ -336,8 +327,7 @@ class Scenario:
     past_tracks: tuple[str, ...] | str = ()
     """CSV files of earlier tracks, from which planners and beliefs learn how targets move; empty: `tracks`."""
 
-    @validation.rules
-    def _recordings(self) -> validation.Rules:
+    def _rules_of_recordings(self) -> validation.Rules:
         for name in ("min_targets", "leave_rate"):
             yield name, not (self.tracks and getattr(self, name)), "0 with tracks, in which targets come and go"
         yield "walk", self.walk != "recorded" or self.tracks, "recorded only with tracks"
@@ -355,8 +345,7 @@ class Scenario:
     """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
     the arena."""
 
-    @validation.rules
-    def _discs(self) -> validation.Rules:
+    def _rules_of_discs(self) -> validation.Rules:
         small, large, most = min(self.disc_radius, default=0), max(self.disc_radius, default=0), min(self.extent)
         yield "discs", all(radius > 0 for *_, radius in self.discs), "[x, y, radius] with a radius over 0"
         yield "disc_radius", self.disc_radius == (small, large), "the lowest and the highest radius"
@@ -376,8 +365,7 @@ class Scenario:
     street_width: Positive = scaled(50.0)
     """Width of the streets between blocks."""
 
-    @validation.rules
-    def _streets(self) -> validation.Rules:
+    def _rules_of_streets(self) -> validation.Rules:
         n, (width, height) = self.num_sensors, self.extent
         yield "walk", self.walk != "streets" or self.blocks, "streets only with blocks"
         yield "placement", self.placement != "crossings" or self.blocks, "crossings only with blocks"
@@ -397,8 +385,10 @@ class Scenario:
     target_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
     """Value of each target, multiplied by that of its zone; empty: 1."""
 
-    @validation.rules
-    def _values(self) -> validation.Rules:
+    seen_by: Count = 1
+    """k, the number of sensors that must see a target to cover it, up to num_sensors."""
+
+    def _rules_of_values(self) -> validation.Rules:
         zones, values, m = self.zones, self.target_values, self.num_targets
         yield "zones", all(len(zone) >= 3 for zone in zones), "lists of at least 3 corners [x, y]"
         yield "zones", all(map(self._holds, zones)), self._inside
@@ -407,9 +397,7 @@ class Scenario:
         yield "target_values", not values or max(values) > 0, "over 0 for at least one target"
         named = self.identities and not self.tracks
         yield "target_values", named or not values, "empty without identities or with tracks"
-
-    seen_by: Count = 1
-    """k, the number of sensors that must see a target to cover it, up to num_sensors."""
+        yield "seen_by", self.seen_by <= self.num_sensors, f"1 to num_sensors ({self.num_sensors})"
 
     warehouses: tuple[Corner, ...] = ()
     """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and
@@ -429,8 +417,7 @@ class Scenario:
     """Discs that block a view, with warehouses: `exact`: those on the line of sight; `rays`: interpolated between rays,
     as in MATE."""
 
-    @validation.rules
-    def _game(self) -> validation.Rules:
+    def _rules_of_game(self) -> validation.Rules:
         alone = next((name for name in _NOT_IN_GAMES if getattr(self, name)), "")
         carries, many = self.walk.startswith("carry"), len(self.warehouses)
         yield "warehouses", many != 1, "empty, or at least 2"

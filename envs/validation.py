@@ -268,21 +268,15 @@ def invalid_fields(
 
 
 Rules = Iterator[tuple[str, Any, str]]
-"""Rules of a dataclass: the name of a field, whether its value fits the other fields, and the allowed values."""
-
-
-def rules(method: Callable[[Any], Rules]) -> Callable[[Any], Rules]:
-    """Mark a method that yields :data:`Rules`, below the fields that they are of; see :func:`broken_rules`."""
-    method.is_rules = True  # type: ignore[attr-defined]
-    return method
+"""What methods ``_rules_of_...`` of a dataclass yield, below the fields that they involve: the name of a field, whether
+its value fits the others, and the allowed values."""
 
 
 def broken_rules(values: Any) -> Iterator[tuple[str, str]]:
-    """Yield the name of each field that breaks a rule of its class, with the allowed values in words."""
+    """Yield the name of each field that breaks a rule of its class or its bases, with the allowed values in words."""
     for base in reversed(type(values).__mro__):
-        for method in vars(base).values():
-            if hasattr(method, "is_rules"):
-                yield from ((name, words) for name, fits, words in method(values) if not fits)
+        for method in [name for name in vars(base) if name.startswith("_rules_of_")]:
+            yield from ((name, words) for name, fits, words in getattr(values, method)() if not fits)
 
 
 def field_docs(kind: type) -> dict[str, str]:

@@ -19,7 +19,7 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.evaluate.statistics import probability_of_improvement
 from hitmac.agents.evaluate.tables import markdown
-from hitmac.agents.registry import each_training, load_agent
+from hitmac.agents.names import each_training, load_agent
 from hitmac.agents.training.config import HitMacOptions
 from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import read_text, write_text

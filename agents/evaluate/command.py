@@ -19,8 +19,9 @@ from hitmac.agents.evaluate.film import save_films
 from hitmac.agents.evaluate.logs import evaluate_log, log_table, read_log
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import checked_device
+from hitmac.agents.names import named_agents
 from hitmac.agents.pretrained import PREFIX, pretrained
-from hitmac.agents.registry import SCRIPTED, named_agents, number_of
+from hitmac.agents.registry import SCRIPTED, number_of
 from hitmac.envs.files import check_ending, write_text
 from hitmac.envs.render import check_film
 from hitmac.envs.scenario import Scenario, load_scenario, with_settings

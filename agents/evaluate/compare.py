@@ -15,8 +15,9 @@ from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
 from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchyState, LevelPolicy
+from hitmac.agents.names import load_agent, load_executor
 from hitmac.agents.policy import Policy, RuleAgent, digest, has_learned, one_thread_each, pair_of, started
-from hitmac.agents.registry import Agent, load_agent, load_executor
+from hitmac.agents.registry import Agent
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario

@@ -20,11 +20,12 @@ from scipy.optimize import linprog
 from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
-from hitmac.agents.duel import Player, load_opponent
+from hitmac.agents.duel import Player
 from hitmac.agents.evaluate.compare import SCENES_AT_ONCE
 from hitmac.agents.evaluate.figures import label_of, new_figure, write_figure
 from hitmac.agents.evaluate.statistics import summary
 from hitmac.agents.evaluate.tables import title
+from hitmac.agents.names import load_opponent
 from hitmac.agents.policy import one_thread_each
 from hitmac.envs.duel import Duel
 from hitmac.envs.scenario import Scenario, load_scenario

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hitmac.agents.evaluate.tables import markdown, note, released_reward, scope, title
-from hitmac.agents.registry import split_options
+from hitmac.agents.names import split_options
 from hitmac.envs.files import check_ending, whole_file, write_text
 
 if TYPE_CHECKING:

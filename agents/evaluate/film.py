@@ -8,8 +8,9 @@ import numpy as np
 
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.evaluate.statistics import mean_of
+from hitmac.agents.names import load_agent
 from hitmac.agents.policy import Policy
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent
 from hitmac.envs.render import Picture, check_film, save_pictures
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS

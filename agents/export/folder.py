@@ -17,8 +17,9 @@ import hitmac
 from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
+from hitmac.agents.names import load_agent, parse
 from hitmac.agents.policy import Policy
-from hitmac.agents.registry import Agent, load_agent, parse_name
+from hitmac.agents.registry import Agent
 from hitmac.envs import deployment, features
 from hitmac.envs.files import check_ending, read_text, working_folder
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -110,8 +111,8 @@ def _own_scenario(agent: Any) -> str | Path:
     """Return the folder of the training in an agent's name, ``"hit-mac"`` without one."""
     if not isinstance(agent, str | Path):
         return "hit-mac"
-    source, executor, _ = parse_name(agent)
-    return next((place for place in (source, executor) if place and Path(place).is_dir()), "hit-mac")
+    name = parse(agent)
+    return next((place for place in (*name.parts, name.executor) if place and Path(place).is_dir()), "hit-mac")
 
 
 def _digest(path: Path) -> str:

@@ -17,8 +17,9 @@ from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.evaluate.film import tracked
 from hitmac.agents.evaluate.logs import Run
+from hitmac.agents.names import load_agent
 from hitmac.agents.policy import Policy, is_large, one_thread_each
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.particles import X, Y
 from hitmac.envs.duel import Duel

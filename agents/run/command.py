@@ -18,8 +18,9 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.beliefs import BeliefPolicyState
+from hitmac.agents.names import named_agent
 from hitmac.agents.policy import Observation, Starts, State
-from hitmac.agents.registry import Agent, named_agent
+from hitmac.agents.registry import Agent
 from hitmac.agents.run.cameras import Cameras, names_of
 from hitmac.agents.run.detections import Inbox, Source, open_source, simulated
 from hitmac.agents.run.drivers import load_cameras

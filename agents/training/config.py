@@ -16,14 +16,14 @@ import tyro
 
 from hitmac.agents.baselines.levels import EXECUTORS, in_place
 from hitmac.agents.baselines.planner import PlanningPolicy
-from hitmac.agents.duel import load_opponent
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
 from hitmac.agents.learned.entities import ENTITY_OPTIONS
 from hitmac.agents.learned.policy import CRITICS, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
+from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.registry import SCRIPTED, load_executor, scripted_agent
+from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.envs import validation
 from hitmac.envs.entities import EntityObserver
@@ -48,7 +48,6 @@ TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, P
 GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seeing")
 """Default features of an executor that imitates: all but ``others_seeing``, since it observes only its goals."""
 
-
 _FEATURES = {
     **FEATURE_SETS,
     "turns": tuple(name for name in FEATURE_SETS["frame"] if name != "others_seeing"),
@@ -65,6 +64,7 @@ NO_LIMIT = {"minutes": None, "total_steps": None}
 """Limits, of which the presets have those of a training without any."""
 
 AnyKind = TypeVar("AnyKind")
+NONE: Any = None  # value of options in jobs without them
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -95,6 +95,7 @@ class RunOptions:
     job: ClassVar[str]
     presets: ClassVar[dict[str, dict[str, Any]]]
     """Defaults by situation."""
+    address = NONE  # of jobs that train one policy
 
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
@@ -136,7 +137,7 @@ class RunOptions:
     @property
     def clusters(self) -> dict[str, str]:
         """Addresses of Ray clusters to use, by the options that name them."""
-        return {} if self.ray is None else {"ray": self.ray}
+        return {name: value for name in ("ray", "address") if (value := getattr(self, name)) is not None}
 
 
 @preset("coverage-ppo")
@@ -147,8 +148,9 @@ class Options(EncoderConfig, RunOptions):
     task_fields: ClassVar[tuple[str, ...]] = ()
     """Options of the task in training, in addition to those of its :class:`hitmac.envs.tasks.TaskSpec`."""
 
-    # Options of some jobs, with their value in all others.
-    memory, per_sensor, reward = "none", False, REWARDS[0]
+    # Options of some jobs, with their value in the others.
+    memory, per_sensor, reward, decision, difference_rewards = "none", False, REWARDS[0], 1, False
+    nearest = radius = neighbours = NONE
 
     minutes: Positive | None
     """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
@@ -214,8 +216,7 @@ class Options(EncoderConfig, RunOptions):
     address: str | None = None
     """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: a cluster for this run."""
 
-    @validation.rules
-    def _engines(self) -> validation.Rules:
+    def _rules_of_engines(self) -> validation.Rules:
         rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
         for name in ("num_env_runners", "num_learners", "address"):
             yield name, rllib or not getattr(self, name), "it needs --engine rllib"
@@ -230,8 +231,7 @@ class Options(EncoderConfig, RunOptions):
             yield "ray", not self.ray, "a training with --engine rllib has its own cluster, at --address"
             yield "address", not (self.is_group and self.address), "each of several trainings has its own cluster"
 
-    @validation.rules
-    def _roles(self) -> validation.Rules:
+    def _rules_of_roles(self) -> validation.Rules:
         targets, known = self.task.spec.role == "targets", self.teacher.split(":")[0] in TEACHERS
         yield "teacher", targets or known, f"it must be one of {', '.join(TEACHERS)}"
         entities = self.features == EntityObserver.features
@@ -241,11 +241,6 @@ class Options(EncoderConfig, RunOptions):
         """Skip the encoder's checks; those of :func:`check` name the options of the command line."""
 
     @property
-    def clusters(self) -> dict[str, str]:
-        """See :attr:`RunOptions.clusters`."""
-        return super().clusters | ({} if self.address is None else {"address": self.address})
-
-    @property
     def encoder_config(self) -> EncoderConfig:
         """Options of the encoder."""
         return EncoderConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)})
@@ -253,7 +248,7 @@ class Options(EncoderConfig, RunOptions):
     @property
     def sub_steps(self) -> int:
         """Length of an episode, sub-steps."""
-        return self.episode_steps
+        return self.episode_steps * self.decision
 
     @property
     def recurrent(self) -> bool:
@@ -263,12 +258,12 @@ class Options(EncoderConfig, RunOptions):
     @property
     def credit(self) -> str:
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
-        return "team"
+        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
 
     @property
     def shown(self) -> dict[str, Any]:
         """Options in :data:`hitmac.agents.policy.NEARNESS` that are given."""
-        return {}
+        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
 
     @property
     def nearness(self) -> dict[str, Any]:
@@ -304,8 +299,7 @@ class CoverageRewardOptions(Options):
     """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
     by imitation with --knowledge shared, with other defaults."""
 
-    @validation.rules
-    def _memories(self) -> validation.Rules:
+    def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
             yield "algorithm", self.algorithm == "imitation", "a memory is learned by imitation"
             yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
@@ -321,8 +315,7 @@ class CoverageRewardOptions(Options):
     neighbours: Count | None = None
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
-    @validation.rules
-    def _lists(self) -> validation.Rules:
+    def _rules_of_lists(self) -> validation.Rules:
         yield from ((name, "nearest" in self.shown, "it needs --nearest") for name in self.shown)
         if "nearest" in self.shown:
             whole = not self.recurrent and self.features != BELIEFS
@@ -331,11 +324,6 @@ class CoverageRewardOptions(Options):
                 check_lists(self.encoder_config)
             except ValueError as error:
                 yield "nearest", False, str(error)
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """See :attr:`Options.shown`."""
-        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
 
 
 @preset("coverage")
@@ -380,16 +368,6 @@ class CoordinatorOptions(Options):
     decision: Decision
     """Sub-steps for which an assignment holds."""
 
-    @property
-    def sub_steps(self) -> int:
-        """See :attr:`Options.sub_steps`."""
-        return self.episode_steps * self.decision
-
-    @property
-    def credit(self) -> str:
-        """See :attr:`Options.credit`."""
-        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
-
 
 @preset("transport")
 class TransportOptions(Options):
@@ -409,8 +387,7 @@ class TransportOptions(Options):
     share: Fraction
     """Share of the team's mean reward in that of each target in training."""
 
-    @validation.rules
-    def _fixed(self) -> validation.Rules:
+    def _rules_of_fixed(self) -> validation.Rules:
         encoder = dataclasses.asdict(EncoderConfig())
         fixed = {name: value for name, value in encoder.items() if name not in ENTITY_OPTIONS}
         for name, value in (fixed | {"engine": "sb3", "critic": None, "curve_points": 0}).items():
@@ -477,28 +454,14 @@ class DuelOptions(RunOptions):
 
 def default_job(task: type[Task]) -> type[Options]:
     """Return a job for a registered task, with the options of its role and of its spec."""
-    spec = task.spec
-    bases: dict[str, type[Options]] = {
-        "agent": Options,
-        "executor": ExecutorOptions,
-        "coordinator": CoordinatorOptions,
-        "targets": TransportOptions,
-    }
-    base, fields = bases[spec.role], {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
-    presets = {situation: {**preset, **fields} for situation, preset in base.presets.items()}
-    return dataclasses.make_dataclass(
-        f"{spec.name}Options",
-        [(name, type(value), value) for name, value in fields.items()],
-        bases=(base,),
-        frozen=True,
-        kw_only=True,
-        namespace={
-            "__doc__": f"Train a policy: {spec.summary}.",
-            "job": spec.name.lower(),
-            "task": task,
-            "presets": presets,
-        },
-    )
+    spec, levels = task.spec, {"executor": ExecutorOptions, "coordinator": CoordinatorOptions}
+    base: type[Options] = {"agent": Options, "targets": TransportOptions, **levels}[spec.role]
+    fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
+    typed = [(name, type(value), value) for name, value in fields.items()]
+    own = {"__doc__": f"Train a policy: {spec.summary}.", "job": spec.name.lower(), "task": task}
+    own["presets"] = {situation: preset | fields for situation, preset in base.presets.items()}
+    name = f"{spec.name}Options"
+    return dataclasses.make_dataclass(name, typed, bases=(base,), namespace=own, frozen=True, kw_only=True)
 
 
 JOBS: dict[str, type[Options]] = {
@@ -685,24 +648,21 @@ def check(options: Job) -> None:
     if isinstance(options, DuelOptions):
         if options.is_group:
             errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))
-        validation.raise_together(errors)
-        return
-    if isinstance(options, HitMacOptions):
+    elif isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):
                 check(level)
-        validation.raise_together(errors)
-        return
-    found = [(name, what) for name, what in options.problems().items() if name not in invalid]
-    errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
-    with validation.collect(errors):
-        check_features(options.features)
-    with validation.collect(errors):
-        checked_device(options.device, flag("device"))
-    for name, what in () if errors else validation.broken_rules(options):
-        value = getattr(options, name)
-        shown = " ".join(value) if isinstance(value, tuple) else value
-        errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
+    else:
+        found = [(name, what) for name, what in options.problems().items() if name not in invalid]
+        errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
+        with validation.collect(errors):
+            check_features(options.features)
+        with validation.collect(errors):
+            checked_device(options.device, flag("device"))
+        for name, what in () if errors else validation.broken_rules(options):
+            value = getattr(options, name)
+            shown = " ".join(value) if isinstance(value, tuple) else value
+            errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
     validation.raise_together(errors)
 
 

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hitmac.agents.duel import POPULATION, members_of, within
 from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
+from hitmac.agents.names import POPULATION, members_of, within
 from hitmac.agents.training.config import JOBS, DuelOptions, Options, completed
 from hitmac.agents.training.report import CURVE_SEED
 from hitmac.agents.training.resume import open_run, resolve

@@ -16,8 +16,9 @@ from hitmac.agents.evaluate.film import save_film
 from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
+from hitmac.agents.names import load_agent, load_executor
 from hitmac.agents.policy import Policy, digest
-from hitmac.agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
+from hitmac.agents.registry import Agent, as_agent, as_level, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
 from hitmac.agents.training.resume import POINT, Progress
 from hitmac.envs.files import write_text

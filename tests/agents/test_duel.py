@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import load_policy, save_policy
-from hitmac.agents.duel import POPULATION, Population, SensorPlayer, load_opponent, members_of
+from hitmac.agents.duel import Population, SensorPlayer
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.names import POPULATION, load_agent, load_opponent, members_of
+from hitmac.agents.registry import Agent
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.tasks import CoverageTask, TransportTask

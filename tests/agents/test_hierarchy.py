@@ -8,8 +8,8 @@ from hitmac.agents import save_policy
 from hitmac.agents.baselines.levels import AssignAll, ScriptedExecutor
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import copy_executor
+from hitmac.agents.names import load_agent, load_executor
 from hitmac.agents.policy import ReleasedPolicy
-from hitmac.agents.registry import load_agent, load_executor
 from hitmac.envs import PAPER_FEATURES, load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import flatten_sensors

@@ -11,7 +11,8 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.learned.policy import CRITICS
-from hitmac.agents.registry import SCRIPTED, load_agent, load_executor
+from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
 from hitmac.agents.training.learner import build
 from hitmac.envs import FEATURES, load_scenario, presets

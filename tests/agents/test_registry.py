@@ -10,7 +10,8 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import copy_executor
-from hitmac.agents.registry import load_agent, load_executor, load_run, named_agents, split_options
+from hitmac.agents.names import FORMS, load_agent, load_executor, named_agents, parse, split_options
+from hitmac.agents.registry import load_run
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
 from tests.agents.evaluate.made import HIT_MAC, Left, saved
 
@@ -153,6 +154,31 @@ def test_lists_of_the_nearest_are_part_of_the_name():
     ]  # fmt: skip
     assert dict(agents[0].nearness) == {"nearest": 2, "radius": 900.0}
     assert (dict(agents[-1].nearness), agents[-1].policy.turn_cost) == ({"nearest": 5}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "executor", "nearness", "memoryless"),
+    [
+        ("planner:turn_cost=1:nearest=3", ("planner:turn_cost=1",), "", {"nearest": 3}, False),
+        ("memoryless:assign-all:a:B", ("assign-all", "a:B"), "a:B", {}, True),
+        ("released:c.pth:e.pth", ("c.pth", "e.pth"), "", {}, False),
+        ("runs:still", (Path("runs"),), "still", {}, False),
+        (Path("planner"), (Path("planner"),), "", {}, False),
+    ],
+)
+def test_names_are_taken_apart(name, parts, executor, nearness, memoryless, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    found = parse(name)
+    assert (found.text, found.parts, found.executor) == (str(name), parts, executor)
+    assert (dict(found.nearness), found.memoryless) == (nearness, memoryless)
+
+
+@pytest.mark.parametrize("kind", FORMS)
+def test_an_unknown_name_lists_all_forms(kind):
+    with pytest.raises(ValueError, match=f"unknown {kind} 'nobody'") as error:
+        parse("nobody", kind)
+    assert all(form.words in str(error.value) for form in FORMS[kind])
 
 
 def test_families_by_hand():

@@ -27,7 +27,7 @@ from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate.logs import read_log
-from hitmac.agents.registry import named_agents
+from hitmac.agents.names import named_agents
 from hitmac.agents.site.command import FORMS
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario

@@ -43,6 +43,26 @@ def test_ranges_in_words_and_docstrings_are_the_help_of_a_field():
     }
 
 
+@dataclass
+class Bounded(Base):
+    least: float = 0.0
+
+    def _rules_of_order(self):
+        yield "share", self.share >= self.least, f"{self.least} or more"
+        yield "least", self.least < 1, "under 1"
+
+
+class Halved(Bounded):
+    def _rules_of_half(self):
+        yield "share", self.share <= 0.5, "at most 0.5"
+
+
+def test_rules_of_a_class_and_its_bases_are_checked_in_their_order():
+    assert [*validation.broken_rules(Halved())] == []
+    assert [*validation.broken_rules(Bounded(share=0.9, least=1.0))] == [("share", "1.0 or more"), ("least", "under 1")]
+    assert [*validation.broken_rules(Halved(share=0.9, least=1.0))][-1] == ("share", "at most 0.5")
+
+
 @settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
 def test_a_value_is_accepted_if_and_only_if_its_range_holds_it(value, low, width, open_low):

@@ -13,7 +13,8 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
+from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.registry import SCRIPTED, Agent
 from hitmac.agents.tracking.tracks import Estimate
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask, ExecutorTask

@@ -35,6 +35,16 @@ IMITATED = ["transport", "--algorithm", "imitation"]
 # --- defaults ---
 
 
+@pytest.mark.parametrize("job", sorted(set(KINDS)))
+def test_presets_are_whole_and_name_options_only(job):
+    presets, fields = KINDS[job].presets, {field.name for field in dataclasses.fields(KINDS[job])}
+    (names,) = {frozenset(preset) for preset in presets.values()}
+    assert names == {*sizes._PRESETS[job]} - {"situations"} <= fields
+    other = {field.name for field in dataclasses.fields(sizes.RunOptions)} | sizes.NO_LIMIT.keys()
+    for name in fields - names - other:  # of the machine, or off
+        assert getattr(KINDS[job], name) in (None, False, 0, "none", "sb3", 15.0), name
+
+
 def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
     of_executor = executor.scenario, executor.goals_every, executor.centring, executor.goal_share, executor.features

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitmac.agents.duel import load_opponent, members_of
+from hitmac.agents.names import load_opponent, members_of
 from hitmac.agents.training import duel
 from tests.agents.training.runs import differences, state, steps_of
 

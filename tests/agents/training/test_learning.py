@@ -6,7 +6,8 @@ import pytest
 
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
-from hitmac.agents.registry import as_agent, as_level, load_agent, load_executor
+from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.registry import as_agent, as_level
 from hitmac.agents.training.config import JOBS, HitMacOptions, levels, with_defaults
 from hitmac.agents.training.learner import build
 from hitmac.envs import load_scenario

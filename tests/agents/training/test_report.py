@@ -8,7 +8,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from hitmac.agents.registry import load_agent
+from hitmac.agents.names import load_agent
 from hitmac.agents.training import report
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.report import (

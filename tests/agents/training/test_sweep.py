@@ -14,7 +14,7 @@ import yaml
 
 from hitmac.agents import load_agent
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
-from hitmac.agents.registry import named_agents
+from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
 from hitmac.agents.training.resume import locked
 from hitmac.agents.training.sweep import is_finished, last_line, trainings, variations

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test
 
 from hitmac import envs
+from hitmac.agents.names import load_agent
 from hitmac.agents.policy import PerSensor
-from hitmac.agents.registry import load_agent
 from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
 from hitmac.envs.observation import Observer
