@@ -68,9 +68,9 @@ def scales_of(scales):
     return _scalars(scales[0])
 
 
-def _writer(name: str) -> Any:
+def _writer(formula: Any) -> Any:
     """Return a compiled function that writes a feature of a pair in the scenes `first` to `last` - 1."""
-    number = _SCOPE[name]
+    number = inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__))
 
     @inlined
     def write(out, pair, scales, first, last):
@@ -80,5 +80,5 @@ def _writer(name: str) -> Any:
     return write
 
 
-write_feature = one_of([_writer(name) for name in features.FEATURES])
+write_feature = one_of([_writer(feature.formula) for feature in features.FEATURES.values()])
 """Write a feature, by its index in the table, of a pair in the scenes `first` to `last` - 1."""

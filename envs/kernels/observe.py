@@ -26,11 +26,12 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     age of the knowledge.
     """
     if knowledge is None:
-        notice(state, scales.missed_detections, i, j, first, last)
+        if scales.missed_detections > 0.0:
+            notice(state, scales.missed_detections, i, j, first, last)
         pair = pair_number(state, i, j)
-        for axis in range(2):
-            for b in range(first, last):
-                state.scratch[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
+        for b in range(first, last):
+            state.scratch[0, b] = state.target[j, X, b] - state.sensor[i, X, b]
+            state.scratch[1, b] = state.target[j, Y, b] - state.sensor[i, Y, b]
         if scales.position_noise > 0.0:
             for b in range(first, last):
                 error_x, error_y = position_error(state, b, scales.position_noise, pair)
@@ -45,12 +46,13 @@ def _view_of(state, knowledge, scales, i, j, first, last):
                     state.scratch[6, b] += error_x
                     state.scratch[7, b] += error_y
             velocity_x, velocity_y = state.scratch[6], state.scratch[7]
-        return velocity_x, velocity_y, state.scratch_mask, state.scratch[5], state.scratch[8]
+        noticed = state.scratch_mask if scales.missed_detections > 0.0 else state.visible[i, j]
+        return velocity_x, velocity_y, noticed, state.scratch[5], state.scratch[8]
     r = row_of(knowledge.known, i)
     known = knowledge.known[r, j]
-    for axis in range(2):
-        for b in range(first, last):
-            state.scratch[axis, b] = known[at.KNOWN_X + axis, b] - state.sensor[i, X + axis, b]
+    for b in range(first, last):
+        state.scratch[0, b] = known[at.KNOWN_X, b] - state.sensor[i, X, b]
+        state.scratch[1, b] = known[at.KNOWN_Y, b] - state.sensor[i, Y, b]
     for b in range(first, last):
         state.scratch[5, b] = knowledge.seeing[r, j, b]
     velocity_x, velocity_y = known[at.KNOWN_VELOCITY_X], known[at.KNOWN_VELOCITY_Y]
@@ -110,9 +112,13 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
             for b in range(first, last):
                 state.scratch[5, b] = 0.0
             for i in range(n):
-                notice(state, scales.missed_detections, i, j, first, last)
-                for b in range(first, last):
-                    state.scratch[5, b] += state.scratch_mask[b]
+                if scales.missed_detections > 0.0:
+                    notice(state, scales.missed_detections, i, j, first, last)
+                    for b in range(first, last):
+                        state.scratch[5, b] += state.scratch_mask[b]
+                else:
+                    for b in range(first, last):
+                        state.scratch[5, b] += state.visible[i, j, b]
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)

@@ -211,8 +211,8 @@ class KernelState(NamedTuple):
 
 
 OBSERVED = (
-    "stream", "scene", "sensor", "working", "target", "present", "disc", "visible", "covered", "scratch_mask",
-    "scratch", "walls", "parameters", "knowledge", "values",
+    "stream", "scene", "sensor", "working", "target", "present", "disc", "visible", "scratch_mask", "scratch", "walls",
+    "knowledge", "values",
 )  # fmt: skip
 """Arrays that observers read; every array costs time in every call of a kernel."""
 
