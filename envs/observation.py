@@ -140,8 +140,7 @@ class Observer:
             mask.fill(1)
             rows = tuple(simulator.observed)
             simulator.threads.run(observe, rows, scales, self._codes, self._of_sensor, pairs, mask)
-            shown = {"pairs": pairs, "mask": mask}
-            return shown | self._observed_discs(simulator) if self.discs else shown
+            return {"pairs": pairs, "mask": mask, **self._observed_discs(simulator)}
         grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0

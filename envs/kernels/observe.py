@@ -51,11 +51,11 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     r = row_of(knowledge.known, i)
     known = knowledge.known[r, j]
     for b in range(first, last):
-        state.scratch[0, b] = known[at.KNOWN_X, b] - state.sensor[i, X, b]
-        state.scratch[1, b] = known[at.KNOWN_Y, b] - state.sensor[i, Y, b]
+        state.scratch[0, b] = known[X, b] - state.sensor[i, X, b]
+        state.scratch[1, b] = known[Y, b] - state.sensor[i, Y, b]
     for b in range(first, last):
         state.scratch[5, b] = knowledge.seeing[r, j, b]
-    velocity_x, velocity_y = known[at.KNOWN_VELOCITY_X], known[at.KNOWN_VELOCITY_Y]
+    velocity_x, velocity_y = known[at.VELOCITY_X], known[at.VELOCITY_Y]
     return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[5], known[at.AGE]
 
 
@@ -329,7 +329,7 @@ def _measure(state, knowledge, values, scales, index, b, i, targets, row, number
             r = row_of(knowledge.known, i)
             known = knowledge.known[r, j]
             row[_DX, s], row[_DY, s] = known[X, b] - state.sensor[i, X, b], known[Y, b] - state.sensor[i, Y, b]
-            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
+            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.VELOCITY_X, b], known[at.VELOCITY_Y, b]
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
             row[_AGE, s] = known[at.AGE, b]
     for s in range(targets.shape[0] if scales.valued else 0):

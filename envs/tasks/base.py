@@ -235,7 +235,7 @@ class Task:
     def ended(self, most: float) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""
         ended = self.simulator.state.time >= most * self.sub_steps
-        if self.scenario.tracks or self.simulator.rows.tracks is not None:
+        if self.scenario.tracks or self.simulator.rows.paths is not None:
             ended |= self.simulator.track_ended
         return ended | self.simulator.done if isinstance(self.simulator, Duel) else ended
 
