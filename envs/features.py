@@ -273,14 +273,18 @@ SCALES: dict[str, Callable[[Any], float]] = {
 `most_speed` the highest scaled speed."""
 
 
-def _aside(pair, b):
-    """Return the sine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.north[b] - pair.sensor[DIRECTION_Y, b] * pair.east[b]
+def _sine(pair, x, y, b):
+    """Return the length of a vector times the sine of its angle from the heading."""
+    return pair.sensor[DIRECTION_X, b] * y - pair.sensor[DIRECTION_Y, b] * x
 
 
-def _ahead(pair, b):
-    """Return the cosine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.east[b] + pair.sensor[DIRECTION_Y, b] * pair.north[b]
+def _cosine(pair, x, y, b):
+    return pair.sensor[DIRECTION_X, b] * x + pair.sensor[DIRECTION_Y, b] * y
+
+
+def _bearing(pair, b):
+    """Return the angle from the heading to the target / 180 degrees."""
+    return half_turns(_sine(pair, pair.east[b], pair.north[b], b), _cosine(pair, pair.east[b], pair.north[b], b))
 
 
 def _squared(pair, b):
@@ -321,35 +325,18 @@ def _expected_distance(pair, scales, b):
 def _expected_sin(pair, scales, b):
     dx, dy = _expected(pair, scales, b)
     away = sqrt(dx * dx + dy * dy)
-    aside = pair.sensor[DIRECTION_X, b] * dy - pair.sensor[DIRECTION_Y, b] * dx
-    return choose(away > 0.0, aside / away, -pair.sensor[DIRECTION_Y, b])
+    return choose(away > 0.0, _sine(pair, dx, dy, b) / away, -pair.sensor[DIRECTION_Y, b])
 
 
 def _expected_cos(pair, scales, b):
     dx, dy = _expected(pair, scales, b)
     away = sqrt(dx * dx + dy * dy)
-    ahead = pair.sensor[DIRECTION_X, b] * dx + pair.sensor[DIRECTION_Y, b] * dy
-    return choose(away > 0.0, ahead / away, pair.sensor[DIRECTION_X, b])
-
-
-def _relative_bearing(pair, scales, b):
-    angle = half_turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[FIELD_OF_VIEW, b]
-    return least(most(angle, -4.0), 4.0)
+    return choose(away > 0.0, _cosine(pair, dx, dy, b) / away, pair.sensor[DIRECTION_X, b])
 
 
 def _share_of_rail(pair, scales, b):
     length = pair.sensor[RAIL_LENGTH, b]
     return choose(length > 0.0, pair.sensor[ALONG, b] / length, 0.0)
-
-
-def _rail_sin(pair, scales, b):
-    own = pair.sensor
-    return own[DIRECTION_X, b] * own[RAIL_Y, b] - own[DIRECTION_Y, b] * own[RAIL_X, b]
-
-
-def _rail_cos(pair, scales, b):
-    own = pair.sensor
-    return own[DIRECTION_X, b] * own[RAIL_X, b] + own[DIRECTION_Y, b] * own[RAIL_Y, b]
 
 
 def _seen_if_turned(pair, scales, b):
@@ -370,14 +357,18 @@ FEATURES = {
     ),
     "bearing": Feature(
         -1, 1, "Angle from the heading to the target / 180 deg, counter-clockwise",
-        lambda pair, scales, b: half_turns(_aside(pair, b), _ahead(pair, b)),
+        lambda pair, scales, b: _bearing(pair, b),
     ),
     "distance": Feature(
         0, math.inf, "Distance / distance_scale of the scenario",
         lambda pair, scales, b: pair.distance[b] * scales.per_distance, highest=farthest,
     ),
-    "bearing_sin": Feature(-1, 1, "Sine of the bearing", lambda pair, scales, b: _aside(pair, b)),
-    "bearing_cos": Feature(-1, 1, "Cosine of the bearing", lambda pair, scales, b: _ahead(pair, b)),
+    "bearing_sin": Feature(
+        -1, 1, "Sine of the bearing", lambda pair, scales, b: _sine(pair, pair.east[b], pair.north[b], b)
+    ),
+    "bearing_cos": Feature(
+        -1, 1, "Cosine of the bearing", lambda pair, scales, b: _cosine(pair, pair.east[b], pair.north[b], b)
+    ),
     "in_range": Feature(
         0, 1, "1 if the target is within the sensing range",
         lambda pair, scales, b: _squared(pair, b) <= pair.sensor[RANGE_SQUARED, b],
@@ -413,7 +404,7 @@ FEATURES = {
     ),
     "relative_bearing": Feature(
         -4, 4, "Angle from the heading to the target / half the sensor's field of view, within +-4",
-        _relative_bearing,
+        lambda pair, scales, b: least(most(_bearing(pair, b) * 360.0 / pair.sensor[FIELD_OF_VIEW, b], -4.0), 4.0),
     ),
     "age": Feature(
         0, 10, "Sub-steps since the target was last seen / 100, at most 10",
@@ -454,11 +445,11 @@ FEATURES = {
     ),
     "rail_sin": Feature(
         -1, 1, "Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail",
-        _rail_sin, of_sensor=True,
+        lambda pair, scales, b: _sine(pair, pair.sensor[RAIL_X, b], pair.sensor[RAIL_Y, b], b), of_sensor=True,
     ),
     "rail_cos": Feature(
         -1, 1, "Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail",
-        _rail_cos, of_sensor=True,
+        lambda pair, scales, b: _cosine(pair, pair.sensor[RAIL_X, b], pair.sensor[RAIL_Y, b], b), of_sensor=True,
     ),
     "rate": Feature(
         -1, 1, "Rate of the sensor's motor / its highest rate, also shown for unknown targets; 0 without motors",

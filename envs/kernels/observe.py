@@ -98,9 +98,26 @@ def _mark_valid(state, knowledge, i, j, mask, first, last):
 
 
 @inlined
-def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, mask, first, last):
+def _count_seeing(state, knowledge, scales, j, first, last):
+    """Write the number of sensors that detect target j into row 5 of `scratch`, with full knowledge."""
+    if knowledge is None:
+        for b in range(first, last):
+            state.scratch[5, b] = 0.0
+        for i in range(state.sensor.shape[0]):
+            if scales.missed_detections > 0.0:
+                notice(state, scales.missed_detections, i, j, first, last)
+                for b in range(first, last):
+                    state.scratch[5, b] += state.scratch_mask[b]
+            else:
+                for b in range(first, last):
+                    state.scratch[5, b] += state.visible[i, j, b]
+
+
+@inlined
+def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
     """Write the features of every pair and the mask of valid pairs of the scenes `first` to `last` - 1."""
-    sensor = state.sensor
+    state, scales = KernelState(*rows), scales_of(scales)
+    sensor, knowledge = state.sensor, state.knowledge
     n, m = sensor.shape[0], state.target.shape[0]
     dx, dy, distance, east, north = (
         state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4],
@@ -108,17 +125,7 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
     for b in range(first, last):
         state.scratch[8, b] = 0.0  # age with full knowledge
     for j in range(m):
-        if knowledge is None:
-            for b in range(first, last):
-                state.scratch[5, b] = 0.0
-            for i in range(n):
-                if scales.missed_detections > 0.0:
-                    notice(state, scales.missed_detections, i, j, first, last)
-                    for b in range(first, last):
-                        state.scratch[5, b] += state.scratch_mask[b]
-                else:
-                    for b in range(first, last):
-                        state.scratch[5, b] += state.visible[i, j, b]
+        _count_seeing(state, knowledge, scales, j, first, last)
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)
@@ -126,7 +133,7 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                 _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
             for b in range(first, last if scales.valued else first):
                 x, y = sensor[i, X, b] + dx[b], sensor[i, Y, b] + dy[b]
-                state.scratch[10, b] = _find_value(values, scales.per_value, j, x, y)
+                state.scratch[10, b] = _find_value(state.values, scales.per_value, j, x, y)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
                 state.scratch[9], state.scratch[10], None,
@@ -142,15 +149,6 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                                 pairs[b, i, j, k] = 0.0
 
 
-@inlined
-def _observe_block(rows, scales, codes, of_sensor, pairs, mask, first, last):
-    """Call :func:`_observe_scenes`."""
-    state = KernelState(*rows)
-    _observe_scenes(
-        state, state.knowledge, state.values, scales_of(scales), codes, of_sensor, pairs, mask, first, last
-    )  # fmt: skip
-
-
 @kernel
 def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     """Write the features `codes` of every pair and the mask of valid pairs.
@@ -160,7 +158,7 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
-            _observe_block(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
+            _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
 
 
 (
