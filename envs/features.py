@@ -236,11 +236,6 @@ def farthest(scenario: Any) -> float:
     return 2 * math.hypot(half_width + error, half_height + error) / scenario.distance_scale
 
 
-def diagonal(scenario: Any) -> float:
-    """Return the diagonal of the arena / distance_scale."""
-    return 2 * math.hypot(*scenario.extent) / scenario.distance_scale
-
-
 def most_pending(scenario: Any) -> float:
     """Return the largest angle that a sensor can still turn without a further command / 180 deg."""
     highest, a = scenario.turn_rates and scenario.rates[1], scenario.acceleration
@@ -421,7 +416,8 @@ FEATURES = {
     "spread": Feature(
         0, math.inf, "Distance that the target can have moved since it was last seen, at top speed / distance_scale",
         lambda pair, scales, b: scales.per_distance
-        * least(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal), highest=diagonal,
+        * least(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal),
+        highest=lambda scenario: SCALES["diagonal"](scenario) / scenario.distance_scale,
     ),
     "sensor_x": Feature(
         -1, 1, "The sensor's x / half the width of the arena, also shown for unknown targets",

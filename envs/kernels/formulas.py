@@ -33,29 +33,19 @@ disc_blocks, wall_blocks = _SCOPE["disc_blocks"], _SCOPE["wall_blocks"]
 follow_command, coasted = _SCOPE["follow_command"], _SCOPE["coasted"]
 
 
-class Scales(NamedTuple):
-    """Scales and noise of the observation, from the scenario; the first are those of :data:`features.SCALES`."""
+_OPTIONS = {
+    "position_noise": float,
+    "missed_detections": float,
+    "noisy_velocity": bool,  # a velocity is observed, and with errors
+    "line_of_sight": bool,  # a feature needs it
+    "valued": bool,  # a feature needs the value of the target
+    "all_there": bool,  # no pair is masked
+}
+_FIELDS = dict.fromkeys(features.SCALES, float) | _OPTIONS
+Scales: Any = NamedTuple("Scales", list(_FIELDS.items()))  # type: ignore[misc]
+"""Scales of the features, and errors and needs of an observation, from the scenario."""
 
-    per_distance: float
-    per_speed: float
-    per_time: float
-    per_value: float
-    per_rate: float
-    most_speed: float  # scaled
-    top_speed: float
-    half_width: float
-    half_height: float
-    diagonal: float
-    pace: float  # mean time that a target walks in a sub-step
-    position_noise: float
-    missed_detections: float
-    noisy_velocity: bool  # a velocity is observed, and with errors
-    line_of_sight: bool  # a feature needs it
-    valued: bool  # a feature needs the value of the target
-    all_there: bool  # no pair is masked
-
-
-SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
+SCALES = np.dtype(list(_FIELDS.items()), align=True)
 """Record of :class:`Scales`: an array of one is a kernel's argument, since fewer arguments make a call faster."""
 
 

@@ -163,12 +163,6 @@ def about_to_move(state, first, last):
 
 
 @inlined
-def _move_targets(state, core, p, first, last):
-    """Move every target once."""
-    move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
-
-
-@inlined
 def extra_moves(state, p, first, last):
     """Move the targets once in the scenes in which an extra move is due, except along paths."""
     core = core_of(state)
@@ -180,7 +174,7 @@ def extra_moves(state, p, first, last):
         low, high = _next_run(core.scratch_mask, first, last)
         while low < high:
             about_to_move(core, low, high)
-            _move_targets(state, core, p, low, high)
+            move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, low, high)
             low, high = _next_run(core.scratch_mask, high, last)
 
 
@@ -191,7 +185,7 @@ def _move_all(state, core, p, action, first, last):
     _turn(core, state.poses, state.motors, p.time_step, action, first, last)
     _zoom(core, p, action, first, last)
     move_along(core, p, state.rails, action, first, last)
-    _move_targets(state, core, p, first, last)
+    move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
 
 @inlined

@@ -219,7 +219,8 @@ class Task:
     @property
     def time(self) -> np.ndarray:
         """(B,) steps since each scene's reset."""
-        return self.simulator.state.time // self.sub_steps
+        time = self.simulator.state.time
+        return time // self.sub_steps if self.sub_steps > 1 else time.copy()
 
     @property
     def longest_episode(self) -> float:
@@ -234,10 +235,8 @@ class Task:
 
     def ended(self, most: float) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""
-        ended = self.simulator.state.time >= most * self.sub_steps
-        if self.scenario.tracks or self.simulator.rows.paths is not None:
-            ended |= self.simulator.track_ended
-        return ended | self.simulator.done if isinstance(self.simulator, Duel) else ended
+        ended = (self.time >= most) | self.terminated
+        return ended | self.simulator.track_ended if self.scenario.tracks or self.simulator.rows.paths else ended
 
     @property
     def terminated(self) -> np.ndarray:
