@@ -68,7 +68,7 @@ class SensorPlayer:
         self._remembers = self._state is not None
         action = np.zeros((len(starts), *taken.shape[1:]), taken.dtype)
         action[rows] = taken
-        return duel.turns(action, starts)
+        return duel.command(action, starts)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the memory as arrays by name."""

@@ -11,7 +11,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
 from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
-from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Motors, Tracks
+from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Motors, Paths
 from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.values import make_values
 from hitmac.envs.kernels.walks import WALKS
@@ -173,14 +173,14 @@ def check_pan(headings: np.ndarray, limit: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
 
 
-def no_tracks(num_envs: int, num_targets: int) -> Tracks:
-    """Return tracks that no scene follows."""
+def no_paths(num_envs: int, num_targets: int) -> Paths:
+    """Return paths that no scene follows."""
     places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
-    return Tracks(places, none, none.copy(), np.zeros(num_envs, np.bool_))
+    return Paths(places, none, none.copy(), np.zeros(num_envs, np.bool_))
 
 
-def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Tracks:
-    """Return tracks in which the chosen scenes follow `positions` (B, K, m, 2), and the others keep theirs.
+def with_paths(old: Paths, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Paths:
+    """Return paths in which the chosen scenes follow `positions` (B, K, m, 2), and the others keep theirs.
 
     With `extra`, the positions follow each move, extra moves included.
     """
@@ -189,8 +189,8 @@ def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: b
     merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
     merged[:, : kept.shape[1]] = kept
     merged[chosen, :length] = positions[chosen]
-    own = length, 0, extra
-    return Tracks(merged, *(np.where(chosen, new, was) for new, was in zip(own, old[1:], strict=True)))
+    new = {"track_length": length, "track_moves": 0, "track_extra": extra}
+    return Paths(merged, **{name: np.where(chosen, value, getattr(old, name)) for name, value in new.items()})
 
 
 def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:

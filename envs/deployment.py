@@ -1,7 +1,7 @@
 """Observations of measured positions, for real sensors; it can be copied with features.py and needs only NumPy."""
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -381,7 +381,11 @@ class _Pairs:
         with np.errstate(divide="ignore", invalid="ignore"):
             self.east, self.north = at.unit(self.dx, self.dy, self.distance)
         self.i, self.j, self.number = np.arange(self.n)[:, None], np.arange(self.m), None
-        self.sensor = _Sensors(self)
+        self.sensor = self
+
+    def __getitem__(self, key: tuple[int, Any]) -> Any:
+        """Return a row of the sensors, as formulas read it."""
+        return _ROWS[key[0]](self)
 
     def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
         """Return a parameter of every sensor (n, 1), or of all of them (1, 1)."""
@@ -416,14 +420,6 @@ class _Pairs:
         return at.range_squared(area, self.view)
 
     @cached_property
-    def cos_half_view(self) -> np.ndarray:
-        return at.cos_half_view(self.view)
-
-    @cached_property
-    def turn(self) -> np.ndarray:
-        return self.of_each_sensor("turn_angle", 180.0)
-
-    @cached_property
     def pans(self) -> tuple[Any, ...]:
         limits = self.site.rows("pan_limits", 2)
         low, high = limits.T[..., None] if len(limits) else np.array([[[-180.0]], [[180.0]]])
@@ -434,7 +430,7 @@ class _Pairs:
         seen = self._given["seen"]
         if seen is not None:
             return self.works & (seen != 0.0)
-        seen = at.in_view(self.cos, self.sin, self.range_squared, self.cos_half_view, self.dx, self.dy)
+        seen = at.in_view(self.cos, self.sin, self.range_squared, at.cos_half_view(self.view), self.dx, self.dy)
         return seen & self.mask & (self.age == 0.0) & self.clear
 
     @cached_property
@@ -504,25 +500,18 @@ class _Pairs:
         return start, turned + at.coasted(motor, rate)
 
 
-class _Sensors:
-    """Rows of the sensors (..., n, 1), computed when a formula reads them."""
-
-    def __init__(self, pairs: _Pairs) -> None:
-        self._pairs = pairs
-
-    def __getitem__(self, key: tuple[int, Any]) -> Any:
-        name, *part = _ROWS[key[0]]
-        value = getattr(self._pairs, name)
-        return value[part[0]] if part else value
-
-
-_ROWS: dict[int, tuple[Any, ...]] = {
-    at.X: ("x",), at.Y: ("y",), at.DIRECTION_X: ("cos",), at.DIRECTION_Y: ("sin",), at.FIELD_OF_VIEW: ("view",),
-    at.RANGE_SQUARED: ("range_squared",), at.COS_HALF_VIEW: ("cos_half_view",), at.TURN: ("turn",),
-    at.ALONG: ("rail", 0), at.RAIL_LENGTH: ("rail", 1), at.RAIL_X: ("rail", 2), at.RAIL_Y: ("rail", 3),
-    at.RATE: ("motion", 0), at.PENDING: ("motion", 1),
-    at.PAN_X: ("pans", 0), at.PAN_Y: ("pans", 1), at.COS_HALF_PAN: ("pans", 2), at.SIN_HALF_PAN: ("pans", 3),
+_ROWS: dict[int, Callable[[_Pairs], Any]] = {
+    at.X: lambda of: of.x, at.Y: lambda of: of.y,
+    at.DIRECTION_X: lambda of: of.cos, at.DIRECTION_Y: lambda of: of.sin,
+    at.FIELD_OF_VIEW: lambda of: of.view, at.COS_HALF_VIEW: lambda of: at.cos_half_view(of.view),
+    at.RANGE_SQUARED: lambda of: of.range_squared, at.TURN: lambda of: of.of_each_sensor("turn_angle", 180.0),
+    at.ALONG: lambda of: of.rail[0], at.RAIL_LENGTH: lambda of: of.rail[1],
+    at.RAIL_X: lambda of: of.rail[2], at.RAIL_Y: lambda of: of.rail[3],
+    at.RATE: lambda of: of.motion[0], at.PENDING: lambda of: of.motion[1],
+    at.PAN_X: lambda of: of.pans[0], at.PAN_Y: lambda of: of.pans[1],
+    at.COS_HALF_PAN: lambda of: of.pans[2], at.SIN_HALF_PAN: lambda of: of.pans[3],
 }  # fmt: skip
+"""Rows of the sensors (..., n, 1)."""
 
 
 def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:

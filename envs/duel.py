@@ -10,9 +10,9 @@ from hitmac.envs.allocation import padded
 from hitmac.envs.kernels import duel as kernels
 from hitmac.envs.kernels.duel import Cargo, Game
 from hitmac.envs.kernels.duel_rules import RULES, RuleMemory, act, make_memory
-from hitmac.envs.kernels.state import TURN, core_of
+from hitmac.envs.kernels.state import TURN, core_of, scenes_first
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import TRACKS, Simulator
+from hitmac.envs.simulator import PATHS, Simulator
 from hitmac.envs.validation import as_array, did_you_mean, positive, shortly
 
 
@@ -52,10 +52,10 @@ class Duel(Simulator):
         if not scenario.warehouses:
             raise ValueError(f"scenario {scenario.name!r} has no warehouses; make its simulator by make_simulator")
         self.cargo_rows, self.game = _allocate(scenario, padded(positive("num_envs", num_envs)))
-        self.cargo = Cargo(*(np.moveaxis(array, -1, 0)[:num_envs] for array in self.cargo_rows))
+        self.cargo: Cargo = scenes_first(Cargo, self.cargo_rows, num_envs)
         n, m = scenario.num_sensors, scenario.num_targets
         self._memory_rows = make_memory(n, m, padded(num_envs))
-        self.memory = RuleMemory(*(np.moveaxis(array, -1, 0)[:num_envs] for array in self._memory_rows))
+        self.memory: RuleMemory = scenes_first(RuleMemory, self._memory_rows, num_envs)
         self.opponent: Callable[[Duel, np.ndarray], np.ndarray] | None = None
         super().__init__(scenario, num_envs, seed, num_threads=num_threads)
         self._action_shapes |= {(num_envs, n, 2): None}
@@ -94,9 +94,9 @@ class Duel(Simulator):
         for name, array in (("action", action), ("target_action", targets)):
             if array is not None and not np.isfinite(array[chosen]).all():
                 raise ValueError(f"{name} holds a number that is not finite: {shortly(array[chosen])}")
-        self.advance(self.turns(action, chosen), chosen, targets)
+        self.advance(self.command(action, chosen), chosen, targets)
 
-    def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def command(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Return a valid action of :meth:`step` in degrees, (B, n, 2)."""
         if action.dtype.kind == "f":
             return action
@@ -108,7 +108,7 @@ class Duel(Simulator):
         return degrees
 
     def advance(self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None) -> None:
-        """Advance the `chosen` scenes by one step, with an action of :meth:`turns` and one of the targets."""
+        """Advance the `chosen` scenes by one step, with an action of :meth:`command` and one of the targets."""
         if target_action is None:
             walk = self.scenario.walk.removeprefix("carry-")
             target_action = self.opponent(self, chosen) if self.opponent else self.rule_actions("targets", walk, chosen)
@@ -159,7 +159,7 @@ class Duel(Simulator):
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         checked = super()._checked(places)
         for name, array in checked.items():
-            if name in TRACKS or np.isnan(array).any():
+            if name in PATHS or np.isnan(array).any():
                 raise ValueError(f"{name} is {shortly(array)}; with warehouses no target is absent or follows tracks")
         return checked
 

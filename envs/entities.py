@@ -119,7 +119,8 @@ class EntityObserver:
             shown["targets_mask"][:] = duel.known_targets
         shown["discs_mask"][..., : placed.shape[-1]] = placed
         arrays = Entities(*(shown[name] for name in Entities._fields))
-        duel.run(show, duel.cargo_rows, duel.game, arrays, rows=duel.observed)
+        rows = duel.observed._replace(covered=duel.rows.covered, parameters=duel.rows.parameters)
+        duel.run(show, duel.cargo_rows, duel.game, arrays, rows=rows)
         return {name: shown[name] for name in self.space.spaces}
 
 

@@ -5,8 +5,7 @@ NumPy evaluates the same formulas on arrays, with ``...`` as b, see :mod:`hitmac
 :func:`choose`, `least` and `most` in place of ``if``, ``min`` and ``max``. The file can be copied with that module,
 since it needs only NumPy.
 
-To add a feature, write a function ``name(pair, scales, b)`` that returns the number, with a docstring of one line and
-the decorator :func:`feature`.
+To add a feature, add it to :data:`FEATURES`.
 """
 
 import math
@@ -195,12 +194,13 @@ class Pair(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """Range and meaning of an observation feature, one number of a pair."""
+    """Range, meaning and formula of an observation feature, one number of a pair."""
 
     low: float
     high: float
     meaning: str
     formula: Callable[..., Any]
+    """The number in scene b, ``formula(pair, scales, b)``."""
     highest: Callable[[Any], float] | None = None
     """Upper bound in a scenario, in place of `high`; `low` is then 0 or -1 times that bound."""
     moving: bool = False
@@ -216,21 +216,6 @@ class Feature(NamedTuple):
             return self.low, self.high
         highest = self.highest(scenario)
         return self.low * highest, highest
-
-
-FEATURES: dict[str, Feature] = {}
-"""The observation features, by name."""
-
-
-def feature(low: float, high: float, highest: Callable[[Any], float] | None = None, **kind: bool) -> Callable:
-    """Return a decorator that adds a function to the table, with its range (see :class:`Feature`)."""
-
-    def add(function: Callable) -> Callable:
-        meaning = (function.__doc__ or "").splitlines()[0].removesuffix(".")
-        FEATURES[function.__name__] = Feature(low, high, meaning, function, highest, **kind)
-        return function
-
-    return add
 
 
 def largest_error(scenario: Any) -> float:
@@ -249,11 +234,6 @@ def farthest(scenario: Any) -> float:
     error = largest_error(scenario)
     half_width, half_height = scenario.extent
     return 2 * math.hypot(half_width + error, half_height + error) / scenario.distance_scale
-
-
-def diagonal(scenario: Any) -> float:
-    """Return the diagonal of the arena / distance_scale."""
-    return 2 * math.hypot(*scenario.extent) / scenario.distance_scale
 
 
 def most_pending(scenario: Any) -> float:
@@ -288,14 +268,30 @@ SCALES: dict[str, Callable[[Any], float]] = {
 `most_speed` the highest scaled speed."""
 
 
-def _aside(pair, b):
-    """Return the sine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.north[b] - pair.sensor[DIRECTION_Y, b] * pair.east[b]
+def _sine(pair, x, y, b):
+    """Return the length of a vector times the sine of its angle from the heading."""
+    return pair.sensor[DIRECTION_X, b] * y - pair.sensor[DIRECTION_Y, b] * x
 
 
-def _ahead(pair, b):
-    """Return the cosine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.east[b] + pair.sensor[DIRECTION_Y, b] * pair.north[b]
+def _cosine(pair, x, y, b):
+    return pair.sensor[DIRECTION_X, b] * x + pair.sensor[DIRECTION_Y, b] * y
+
+
+def _bearing(pair, b):
+    """Return the angle from the heading to the target / 180 degrees."""
+    return half_turns(_sine(pair, pair.east[b], pair.north[b], b), _cosine(pair, pair.east[b], pair.north[b], b))
+
+
+def _squared(pair, b):
+    return pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
+
+
+def _radial(pair, b):
+    return pair.velocity_x[b] * pair.east[b] + pair.velocity_y[b] * pair.north[b]
+
+
+def _tangential(pair, b):
+    return pair.velocity_y[b] * pair.east[b] - pair.velocity_x[b] * pair.north[b]
 
 
 def _relative(speed, scales):
@@ -304,124 +300,11 @@ def _relative(speed, scales):
 
 
 def _target(j, number, b):
-    """Return the target of a pair."""
-    if number is None:
-        return j
-    return number[b]
-
-
-@feature(0, 1)
-def sensor_id(pair, scales, b):
-    """I / n of the paper, i counted from 0."""
-    return pair.i / pair.n
-
-
-@feature(0, 1)
-def target_id(pair, scales, b):
-    """J / m of the paper, j counted from 0."""
-    return _target(pair.j, pair.number, b) / pair.m
-
-
-@feature(-1, 1)
-def bearing(pair, scales, b):
-    """Angle from the heading to the target / 180 deg, counter-clockwise."""
-    return half_turns(_aside(pair, b), _ahead(pair, b))
-
-
-@feature(0, math.inf, farthest)
-def distance(pair, scales, b):
-    """Distance / distance_scale of the scenario."""
-    return pair.distance[b] * scales.per_distance
-
-
-@feature(-1, 1)
-def bearing_sin(pair, scales, b):
-    """Sine of the bearing."""
-    return _aside(pair, b)
-
-
-@feature(-1, 1)
-def bearing_cos(pair, scales, b):
-    """Cosine of the bearing."""
-    return _ahead(pair, b)
-
-
-@feature(0, 1)
-def in_range(pair, scales, b):
-    """1 if the target is within the sensing range."""
-    return pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b] <= pair.sensor[RANGE_SQUARED, b]
-
-
-@feature(0, 1)
-def visible(pair, scales, b):
-    """1 if the sensor sees the target."""
-    return pair.noticed[b]
-
-
-@feature(0, math.inf, lambda scenario: scenario.num_sensors)
-def others_seeing(pair, scales, b):
-    """Number of other sensors that see the target."""
-    return pair.seeing[b] - pair.noticed[b]
-
-
-@feature(-1, 1, most_speed, moving=True)
-def radial_velocity(pair, scales, b):
-    """Speed away from the sensor / top speed, in the last move."""
-    return _relative(pair.velocity_x[b] * pair.east[b] + pair.velocity_y[b] * pair.north[b], scales)
-
-
-@feature(-1, 1, most_speed, moving=True)
-def tangential_velocity(pair, scales, b):
-    """Speed counter-clockwise around the sensor / top speed, in the last move."""
-    return _relative(pair.velocity_y[b] * pair.east[b] - pair.velocity_x[b] * pair.north[b], scales)
-
-
-@feature(0, 1, of_sensor=True)
-def field_of_view(pair, scales, b):
-    """The sensor's field of view / 360 deg, also shown for unknown targets."""
-    return pair.sensor[FIELD_OF_VIEW, b] / 360.0
-
-
-@feature(0, math.inf, longest_range)
-def sensing_range(pair, scales, b):
-    """The sensor's range / distance_scale of the scenario."""
-    return sqrt(pair.sensor[RANGE_SQUARED, b]) * scales.per_distance
-
-
-@feature(0, 1)
-def turn(pair, scales, b):
-    """Angle that the sensor turns in a sub-step / 180 deg."""
-    return pair.sensor[TURN, b] / 180.0
-
-
-@feature(0, 4)
-def relative_distance(pair, scales, b):
-    """Distance / the sensor's range, at most 4."""
-    squared = (pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]) / pair.sensor[RANGE_SQUARED, b]
-    return sqrt(least(squared, 16.0))
-
-
-@feature(-4, 4)
-def relative_bearing(pair, scales, b):
-    """Angle from the heading to the target / half the sensor's field of view, within +-4."""
-    angle = half_turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[FIELD_OF_VIEW, b]
-    return least(most(angle, -4.0), 4.0)
-
-
-@feature(0, 10)
-def age(pair, scales, b):
-    """Sub-steps since the target was last seen / 100, at most 10."""
-    return least(pair.age[b] * 0.01, 10.0)
-
-
-@feature(0, 1)
-def seen_now(pair, scales, b):
-    """1 if the target is seen in this sub-step."""
-    return pair.age[b] == 0.0
+    return j if number is None else number[b]
 
 
 def _expected(pair, scales, b):
-    """Return the offset of the target if it has kept its last known velocity, inside the arena."""
+    """Return the offset (x, y) of the target if it has kept its last known velocity, inside the arena."""
     gone = pair.age[b] * scales.pace
     x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
     ahead_x = least(most(x + gone * pair.velocity_x[b], -scales.half_width), scales.half_width) - pair.sensor[X, b]
@@ -429,112 +312,162 @@ def _expected(pair, scales, b):
     return choose(gone > 0.0, ahead_x, pair.dx[b]), choose(gone > 0.0, ahead_y, pair.dy[b])
 
 
-@feature(0, math.inf, farthest, moving=True)
-def expected_distance(pair, scales, b):
-    """Distance of the expected position / distance_scale: the last seen one, extrapolated by the last seen velocity."""
+def _expected_distance(pair, scales, b):
     dx, dy = _expected(pair, scales, b)
     return sqrt(dx * dx + dy * dy) * scales.per_distance
 
 
-@feature(-1, 1, moving=True)
-def expected_sin(pair, scales, b):
-    """Sine of the bearing of the expected position."""
+def _expected_sin(pair, scales, b):
     dx, dy = _expected(pair, scales, b)
     away = sqrt(dx * dx + dy * dy)
-    aside = pair.sensor[DIRECTION_X, b] * dy - pair.sensor[DIRECTION_Y, b] * dx
-    return choose(away > 0.0, aside / away, -pair.sensor[DIRECTION_Y, b])
+    return choose(away > 0.0, _sine(pair, dx, dy, b) / away, -pair.sensor[DIRECTION_Y, b])
 
 
-@feature(-1, 1, moving=True)
-def expected_cos(pair, scales, b):
-    """Cosine of the bearing of the expected position."""
+def _expected_cos(pair, scales, b):
     dx, dy = _expected(pair, scales, b)
     away = sqrt(dx * dx + dy * dy)
-    ahead = pair.sensor[DIRECTION_X, b] * dx + pair.sensor[DIRECTION_Y, b] * dy
-    return choose(away > 0.0, ahead / away, pair.sensor[DIRECTION_X, b])
+    return choose(away > 0.0, _cosine(pair, dx, dy, b) / away, pair.sensor[DIRECTION_X, b])
 
 
-@feature(0, math.inf, diagonal)
-def spread(pair, scales, b):
-    """Distance that the target can have moved since it was last seen, at top speed / distance_scale."""
-    return least(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal) * scales.per_distance
+def _share_of_rail(pair, scales, b):
+    length = pair.sensor[RAIL_LENGTH, b]
+    return choose(length > 0.0, pair.sensor[ALONG, b] / length, 0.0)
 
 
-@feature(-1, 1, of_sensor=True)
-def sensor_x(pair, scales, b):
-    """The sensor's x / half the width of the arena, also shown for unknown targets."""
-    return pair.sensor[X, b] / scales.half_width
-
-
-@feature(-1, 1, of_sensor=True)
-def sensor_y(pair, scales, b):
-    """The sensor's y / half the height of the arena, also shown for unknown targets."""
-    return pair.sensor[Y, b] / scales.half_height
-
-
-@feature(-1, 1, of_sensor=True)
-def heading_sin(pair, scales, b):
-    """Sine of the sensor's heading, also shown for unknown targets."""
-    return pair.sensor[DIRECTION_Y, b]
-
-
-@feature(-1, 1, of_sensor=True)
-def heading_cos(pair, scales, b):
-    """Cosine of the sensor's heading, also shown for unknown targets."""
-    return pair.sensor[DIRECTION_X, b]
-
-
-@feature(0, 1, of_sensor=True)
-def along(pair, scales, b):
-    """The sensor's place on its rail / length of the rail, also shown for unknown targets; 0 without a rail."""
-    return choose(pair.sensor[RAIL_LENGTH, b] > 0.0, pair.sensor[ALONG, b] / pair.sensor[RAIL_LENGTH, b], 0.0)
-
-
-@feature(-1, 1, of_sensor=True)
-def rail_sin(pair, scales, b):
-    """Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
-    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_Y, b] - pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_X, b]
-
-
-@feature(-1, 1, of_sensor=True)
-def rail_cos(pair, scales, b):
-    """Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
-    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_X, b] + pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_Y, b]
-
-
-@feature(-1, 1, of_sensor=True)
-def rate(pair, scales, b):
-    """Rate of the sensor's motor / its highest rate, also shown for unknown targets; 0 without motors."""
-    return pair.sensor[RATE, b] * scales.per_rate
-
-
-@feature(-1, 1, most_pending, of_sensor=True)
-def pending_turn(pair, scales, b):
-    """Angle that the sensor still turns if no further rate is commanded / 180 deg, also shown for unknown targets."""
-    return pair.sensor[PENDING, b] / 180.0
-
-
-@feature(0, 1, line_of_sight=True)
-def in_sight(pair, scales, b):
-    """1 if no wall, block or disc stands between sensor and target, at any distance and heading."""
-    return pair.clear[b]
-
-
-@feature(0, 1, line_of_sight=True)
-def seen_if_turned(pair, scales, b):
-    """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
-    squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
-    cos_view, cos_pan, sin_pan = (
-        most(pair.sensor[COS_HALF_VIEW, b], -1.0), pair.sensor[COS_HALF_PAN, b], pair.sensor[SIN_HALF_PAN, b],
-    )  # fmt: skip
+def _seen_if_turned(pair, scales, b):
+    own = pair.sensor
+    cos_view, cos_pan, sin_pan = most(own[COS_HALF_VIEW, b], -1.0), own[COS_HALF_PAN, b], own[SIN_HALF_PAN, b]
     sin_view = sqrt(1.0 - cos_view * cos_view)
     within_half_turn = sin_pan * cos_view + cos_pan * sin_view > 0.0  # the sine of both angles together
     lowest = choose(within_half_turn, cos_pan * cos_view - sin_pan * sin_view, -2.0)
-    ahead = pair.sensor[PAN_X, b] * pair.east[b] + pair.sensor[PAN_Y, b] * pair.north[b]
-    return pair.clear[b] * ((squared <= pair.sensor[RANGE_SQUARED, b]) & (ahead > lowest))
+    ahead = own[PAN_X, b] * pair.east[b] + own[PAN_Y, b] * pair.north[b]
+    return pair.clear[b] * ((_squared(pair, b) <= own[RANGE_SQUARED, b]) & (ahead > lowest))
 
 
-@feature(0, 1)
-def value(pair, scales, b):
-    """Value of the target at its place / highest value in the scenario, see `zones` and `target_values`."""
-    return pair.value[b]
+FEATURES = {
+    "sensor_id": Feature(0, 1, "I / n of the paper, i counted from 0", lambda pair, scales, b: pair.i / pair.n),
+    "target_id": Feature(
+        0, 1, "J / m of the paper, j counted from 0",
+        lambda pair, scales, b: _target(pair.j, pair.number, b) / pair.m,
+    ),
+    "bearing": Feature(
+        -1, 1, "Angle from the heading to the target / 180 deg, counter-clockwise",
+        lambda pair, scales, b: _bearing(pair, b),
+    ),
+    "distance": Feature(
+        0, math.inf, "Distance / distance_scale of the scenario",
+        lambda pair, scales, b: pair.distance[b] * scales.per_distance, highest=farthest,
+    ),
+    "bearing_sin": Feature(
+        -1, 1, "Sine of the bearing", lambda pair, scales, b: _sine(pair, pair.east[b], pair.north[b], b)
+    ),
+    "bearing_cos": Feature(
+        -1, 1, "Cosine of the bearing", lambda pair, scales, b: _cosine(pair, pair.east[b], pair.north[b], b)
+    ),
+    "in_range": Feature(
+        0, 1, "1 if the target is within the sensing range",
+        lambda pair, scales, b: _squared(pair, b) <= pair.sensor[RANGE_SQUARED, b],
+    ),
+    "visible": Feature(0, 1, "1 if the sensor sees the target", lambda pair, scales, b: pair.noticed[b]),
+    "others_seeing": Feature(
+        0, math.inf, "Number of other sensors that see the target",
+        lambda pair, scales, b: pair.seeing[b] - pair.noticed[b], highest=lambda scenario: scenario.num_sensors,
+    ),
+    "radial_velocity": Feature(
+        -1, 1, "Speed away from the sensor / top speed, in the last move",
+        lambda pair, scales, b: _relative(_radial(pair, b), scales), moving=True, highest=most_speed,
+    ),
+    "tangential_velocity": Feature(
+        -1, 1, "Speed counter-clockwise around the sensor / top speed, in the last move",
+        lambda pair, scales, b: _relative(_tangential(pair, b), scales), moving=True, highest=most_speed,
+    ),
+    "field_of_view": Feature(
+        0, 1, "The sensor's field of view / 360 deg, also shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[FIELD_OF_VIEW, b] / 360.0, of_sensor=True,
+    ),
+    "sensing_range": Feature(
+        0, math.inf, "The sensor's range / distance_scale of the scenario",
+        lambda pair, scales, b: sqrt(pair.sensor[RANGE_SQUARED, b]) * scales.per_distance, highest=longest_range,
+    ),
+    "turn": Feature(
+        0, 1, "Angle that the sensor turns in a sub-step / 180 deg",
+        lambda pair, scales, b: pair.sensor[TURN, b] / 180.0,
+    ),
+    "relative_distance": Feature(
+        0, 4, "Distance / the sensor's range, at most 4",
+        lambda pair, scales, b: sqrt(least(_squared(pair, b) / pair.sensor[RANGE_SQUARED, b], 16.0)),
+    ),
+    "relative_bearing": Feature(
+        -4, 4, "Angle from the heading to the target / half the sensor's field of view, within +-4",
+        lambda pair, scales, b: least(most(_bearing(pair, b) * 360.0 / pair.sensor[FIELD_OF_VIEW, b], -4.0), 4.0),
+    ),
+    "age": Feature(
+        0, 10, "Sub-steps since the target was last seen / 100, at most 10",
+        lambda pair, scales, b: least(pair.age[b] * 0.01, 10.0),
+    ),
+    "seen_now": Feature(0, 1, "1 if the target is seen in this sub-step", lambda pair, scales, b: pair.age[b] == 0.0),
+    "expected_distance": Feature(
+        0, math.inf, "Distance of the expected position / distance_scale: the last seen one, extrapolated by "
+        "the last seen velocity",
+        _expected_distance, moving=True, highest=farthest,
+    ),
+    "expected_sin": Feature(-1, 1, "Sine of the bearing of the expected position", _expected_sin, moving=True),
+    "expected_cos": Feature(-1, 1, "Cosine of the bearing of the expected position", _expected_cos, moving=True),
+    "spread": Feature(
+        0, math.inf, "Distance that the target can have moved since it was last seen, at top speed / distance_scale",
+        lambda pair, scales, b: scales.per_distance
+        * least(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal),
+        highest=lambda scenario: SCALES["diagonal"](scenario) / scenario.distance_scale,
+    ),
+    "sensor_x": Feature(
+        -1, 1, "The sensor's x / half the width of the arena, also shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[X, b] / scales.half_width, of_sensor=True,
+    ),
+    "sensor_y": Feature(
+        -1, 1, "The sensor's y / half the height of the arena, also shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[Y, b] / scales.half_height, of_sensor=True,
+    ),
+    "heading_sin": Feature(
+        -1, 1, "Sine of the sensor's heading, also shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[DIRECTION_Y, b], of_sensor=True,
+    ),
+    "heading_cos": Feature(
+        -1, 1, "Cosine of the sensor's heading, also shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[DIRECTION_X, b], of_sensor=True,
+    ),
+    "along": Feature(
+        0, 1, "The sensor's place on its rail / length of the rail, also shown for unknown targets; 0 without a rail",
+        _share_of_rail, of_sensor=True,
+    ),
+    "rail_sin": Feature(
+        -1, 1, "Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail",
+        lambda pair, scales, b: _sine(pair, pair.sensor[RAIL_X, b], pair.sensor[RAIL_Y, b], b), of_sensor=True,
+    ),
+    "rail_cos": Feature(
+        -1, 1, "Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail",
+        lambda pair, scales, b: _cosine(pair, pair.sensor[RAIL_X, b], pair.sensor[RAIL_Y, b], b), of_sensor=True,
+    ),
+    "rate": Feature(
+        -1, 1, "Rate of the sensor's motor / its highest rate, also shown for unknown targets; 0 without motors",
+        lambda pair, scales, b: pair.sensor[RATE, b] * scales.per_rate, of_sensor=True,
+    ),
+    "pending_turn": Feature(
+        -1, 1, "Angle that the sensor still turns if no further rate is commanded / 180 deg, also "
+        "shown for unknown targets",
+        lambda pair, scales, b: pair.sensor[PENDING, b] / 180.0, of_sensor=True, highest=most_pending,
+    ),
+    "in_sight": Feature(
+        0, 1, "1 if no wall, block or disc stands between sensor and target, at any distance and heading",
+        lambda pair, scales, b: pair.clear[b], line_of_sight=True,
+    ),
+    "seen_if_turned": Feature(
+        0, 1, "1 if the target is in sight and range, and the sensor has it in view at one of the headings in "
+        "its pan limits",
+        _seen_if_turned, line_of_sight=True,
+    ),
+    "value": Feature(
+        0, 1, "Value of the target at its place / highest value in the scenario, see `zones` and `target_values`",
+        lambda pair, scales, b: pair.value[b],
+    ),
+}  # fmt: skip
+"""The observation features, by name."""

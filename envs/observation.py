@@ -92,7 +92,7 @@ class Observer:
                 "observed"
             )
         self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
-        chosen = [FEATURES[name] for name in self.features]
+        self._scenario, chosen = scenario, [FEATURES[name] for name in self.features]
         n, m, d = self._shape = (scenario.num_sensors, scenario.num_targets, len(chosen))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([feature.of_sensor for feature in chosen])
@@ -131,13 +131,15 @@ class Observer:
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         scenes, (n, m, d) = simulator.num_envs, self._shape
-        check_sizes(simulator, n, m)
+        if simulator.scenario is not self._scenario:
+            check_sizes(simulator, n, m)
         scales = self._scales[int(simulator.absences)]
         pairs = np.empty((scenes, n, self._slots, d), np.float32)
         mask = np.empty((scenes, n, self._slots), np.int8)
         if not self.nearest:
             mask.fill(1)
-            simulator.run(observe, scales, self._codes, self._of_sensor, pairs, mask, rows=simulator.observed)
+            rows = tuple(simulator.observed)
+            simulator.threads.run(observe, rows, scales, self._codes, self._of_sensor, pairs, mask)
             return {"pairs": pairs, "mask": mask, **self._observed_discs(simulator)}
         grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0
@@ -213,6 +215,8 @@ class DetectionObserver:
             missed=np.array(scenario.miss_rates),
             false=_at_most(scenario.false_detections),
             everywhere=scenario.knowledge == "full",
+            half_width=scenario.extent[0],
+            half_height=scenario.extent[1],
         )
         self._shape = n, m, m + len(self._model.false)
         (width, height), error = scenario.extent, largest_error(scenario)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, targets_may_leave, with_tracks
+from hitmac.envs.allocation import allocate, check_state, checked_places, no_paths, targets_may_leave, with_paths
 from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.state import OBSERVED, KernelState, Tracks, known_scenes_first, scenes_first
+from hitmac.envs.kernels.state import OBSERVED, KernelState, Known, Paths, State, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -35,10 +35,10 @@ def checked_seed(seed: int, name: str = "seed") -> int:
     return int(seed)
 
 
-TRACKS = ("target_tracks", "target_moves")
+PATHS = ("target_tracks", "target_moves")
 """Names of recorded positions after every sub-step, and after every move, extra moves included."""
 
-PLACES = ("sensor_position", "along", "heading", "target_position", *TRACKS)
+PLACES = ("sensor_position", "along", "heading", "target_position", *PATHS)
 """Names of the positions and headings accepted by a reset and by :meth:`Simulator.place`."""
 
 
@@ -87,9 +87,9 @@ class Simulator:
         self.rows = allocate(self.scenario, self.num_envs)
         unread: dict[str, Any] = {name: None for name in KernelState._fields if name not in OBSERVED}
         self._observed = self.rows._replace(**unread)
-        self.state = scenes_first(self.rows, self.num_envs)
+        self.state: State = scenes_first(State, self.rows, self.num_envs)
         knowledge = self.rows.knowledge
-        self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
+        self.known: Known | None = None if knowledge is None else scenes_first(Known, knowledge, self.num_envs)
         motors = self.rows.motors
         commands = None if motors is None else np.moveaxis(motors.command, -1, 0)[: self.num_envs]
         self._commands = commands  # (B, D + 1, n)
@@ -134,10 +134,10 @@ class Simulator:
     @property
     def track_ended(self) -> np.ndarray:
         """(B,) bool: the scene follows recorded tracks and has reached their end."""
-        tracks, recordings = self.rows.tracks, self.rows.recordings
+        paths, recordings = self.rows.paths, self.rows.recordings
         ended = np.zeros(self.num_envs, np.bool_) if recordings is None else recordings.row >= recordings.end
-        if tracks is not None:
-            ended = np.where(tracks.track_length > 0, tracks.track_moves >= tracks.track_length, ended)
+        if paths is not None:
+            ended = np.where(paths.track_length > 0, paths.track_moves >= paths.track_length, ended)
         return ended
 
     @property
@@ -177,9 +177,9 @@ class Simulator:
         if seed is not None:
             self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
             self.state.draws[chosen] = 0
-        if self.rows.tracks is not None:
-            self.rows.tracks.track_length[chosen] = 0
-            self._set_tracks(self.rows.tracks)
+        if self.rows.paths is not None:
+            self.rows.paths.track_length[chosen] = 0
+            self._set_paths(self.rows.paths)
         if self._commands is not None:
             self._commands[chosen] = 0.0
         self._begin(chosen)
@@ -188,7 +188,7 @@ class Simulator:
 
     def _begin(self, chosen: np.ndarray) -> None:
         """Place everything for a new episode."""
-        rows = self.rows._replace(tracks=None, knowledge=None, grid=None, values=None, motors=None)
+        rows = self.rows._replace(paths=None, knowledge=None, grid=None, values=None, motors=None)
         self.run(physics.begin, chosen, rows=rows)
 
     def _look(self, chosen: np.ndarray) -> None:
@@ -217,10 +217,10 @@ class Simulator:
             )
         chosen = self.chosen(mask)
         action = action if rates else np.array(action, np.int64, order="C")  # one kernel for arrays of all kinds
-        self.advance(self.turns(action, chosen), chosen)
+        self.advance(self.command(action, chosen), chosen)
 
-    def turns(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return the action of turns for a valid action of :meth:`step`; rates become commands of the motors."""
+    def command(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """Command the motors, if a valid action of :meth:`step` has rates; return the action for :meth:`advance`."""
         if action.dtype.kind != "f":
             return action
         assert self._commands is not None
@@ -230,7 +230,7 @@ class Simulator:
         return np.full(action.shape, physics.COMMANDED)
 
     def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
-        """Advance the `chosen` scenes by one sub-step, with an action of :meth:`turns`."""
+        """Advance the `chosen` scenes by one sub-step, with an action of :meth:`command`."""
         if self.large:
             self.run(physics.move, action, chosen)
             self.sensor_threads.run(physics.look_near, tuple(self.rows), chosen)
@@ -282,8 +282,8 @@ class Simulator:
             if array.dtype.kind not in "iuf":
                 raise ValueError(f"{name} is {shortly(value)}; it must be numbers")
             array = array.astype(np.float64)
-            shape = getattr(self.state, "target_position" if name in TRACKS else name).shape
-            if name in TRACKS:  # of any length
+            shape = getattr(self.state, "target_position" if name in PATHS else name).shape
+            if name in PATHS:  # of any length
                 shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[1:])
             if array.shape not in (shape, shape[1:]) or 0 in array.shape:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
@@ -294,9 +294,8 @@ class Simulator:
         for name, array in checked.items():
             finite = np.isfinite(array)
             self.absences |= not finite.all()
-            if name in TRACKS:
-                old = self.rows.tracks or no_tracks(self.num_envs, self.scenario.num_targets)
-                self._set_tracks(with_tracks(old, array, chosen, extra=name == "target_moves"))
+            if name in PATHS:
+                self._set_paths(with_paths(self._paths, array, chosen, extra=name == "target_moves"))
             else:
                 own = getattr(self.state, name)
                 own[chosen] = np.where(finite, array, own)[chosen]
@@ -308,10 +307,14 @@ class Simulator:
         if checked:
             self._look(chosen)
 
-    def _set_tracks(self, tracks: Tracks) -> None:
-        """Set the tracks of the state; without scenes that follow them, remove them."""
-        followed = bool(tracks.track_length.any())
-        self.rows = self.rows._replace(tracks=tracks if followed else None)
+    @property
+    def _paths(self) -> Paths:
+        return self.rows.paths or no_paths(self.num_envs, self.scenario.num_targets)
+
+    def _set_paths(self, paths: Paths) -> None:
+        """Set the paths of the state; without scenes that follow them, remove them."""
+        followed = bool(paths.track_length.any())
+        self.rows = self.rows._replace(paths=paths if followed else None)
         self.rows.parameters["departures"] = followed or targets_may_leave(self.scenario)
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -319,12 +322,11 @@ class Simulator:
         return {name: array.copy() for name, array in self._whole_state().items()}
 
     def _whole_state(self) -> dict[str, np.ndarray]:
-        tracks = self.rows.tracks or no_tracks(self.num_envs, self.scenario.num_targets)
         known = {} if self.known is None else self.known._asdict()
         played = self.rows.recordings
         rows = {} if played is None else {"recording_row": played.row, "recording_end": played.end}
         commands = {} if self._commands is None else {"commands": self._commands}
-        return self.state._asdict() | known | tracks._asdict() | rows | commands
+        return self.state._asdict() | known | self._paths._asdict() | rows | commands
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
@@ -336,9 +338,9 @@ class Simulator:
         state = {name: as_array(f"state {name!r}", array) for name, array in state.items()}
         check_state(state, own, self.rows)
         for name, array in own.items():
-            if name not in Tracks._fields:
+            if name not in Paths._fields:
                 array[...] = state[name]
-        self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
+        self._set_paths(Paths(**{name: np.array(state[name]) for name in Paths._fields}))
         if self.large:
             self.run(physics.index, self._everyone)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())

@@ -22,6 +22,8 @@ class DetectionModel(NamedTuple):
     missed: np.ndarray  # (2,) probability of a miss at the sensor, and at its range or beyond
     false: np.ndarray  # (K,) probability of at most 0, 1, ... K - 1 false detections
     everywhere: bool  # targets are detected wherever they are
+    half_width: float  # of the arena
+    half_height: float
 
 
 @inlined
@@ -55,24 +57,24 @@ def _measure(state, model, key, i, j, b):
 
 
 @compiled
-def _draw_place(state, everywhere, key, counter, i, b):
+def _draw_place(state, model, key, counter, i, b):
     """Draw a place, uniform in the view of sensor i inside the arena and in front of obstacles.
 
     Returns the counter after the draw, True if a place was found, and x and y.
     """
-    p, sensor = state.parameters[0], state.sensor[i]
+    sensor = state.sensor[i]
     x, y = sensor[X, b], sensor[Y, b]
     for _ in range(MOST_DRAWS):
         first, second = uniform(key, counter), uniform(key, counter + _ONE)
         counter += _TWO
-        if everywhere:
-            return counter, True, (2.0 * first - 1.0) * p.half_width, (2.0 * second - 1.0) * p.half_height
+        if model.everywhere:
+            return counter, True, (2.0 * first - 1.0) * model.half_width, (2.0 * second - 1.0) * model.half_height
         angle = math.radians(sensor[at.FIELD_OF_VIEW, b] * (first - 0.5))
         distance = math.sqrt(sensor[at.RANGE_SQUARED, b] * second)
         ahead, aside = distance * math.cos(angle), distance * math.sin(angle)
         dx = ahead * sensor[at.DIRECTION_X, b] - aside * sensor[at.DIRECTION_Y, b]
         dy = ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
-        clear = abs(x + dx) <= p.half_width and abs(y + dy) <= p.half_height
+        clear = abs(x + dx) <= model.half_width and abs(y + dy) <= model.half_height
         for k in range(state.disc.shape[0]):
             clear = clear and not disc_blocks(x, y, dx, dy, disc_at(state.disc, k, b))
         for k in range(state.walls.shape[0]):
@@ -118,7 +120,7 @@ def _list_detections(state, model, i, b, places):
         while number < model.false.shape[0] and model.false[number] <= chance:
             number += 1
         for _ in range(number):
-            counter, found, x, y = _draw_place(state, model.everywhere, key, counter, i, b)
+            counter, found, x, y = _draw_place(state, model, key, counter, i, b)
             if not found:  # the view is empty
                 break
             _insert(model, state.sensor[i], b, x, y, uniform(key, counter), count, places)

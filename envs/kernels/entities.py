@@ -103,7 +103,7 @@ def _show_entities(state, p, knowledge, cargo, game, shown, b, a, frame):
             speed_x, speed_y = state.target[j, at.VELOCITY_X, b], state.target[j, at.VELOCITY_Y, b]
             if knowledge is not None:
                 known = knowledge.known[row_of(knowledge.known, a), j]
-                speed_x, speed_y = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
+                speed_x, speed_y = known[at.VELOCITY_X, b], known[at.VELOCITY_Y, b]
             _place(row, 0, frame, x, y, p)
             _turn(row, 2, frame, speed_x, speed_y, 1.0 / p.max_speed)
             row[4] = cargo.goal[j, b] >= 0

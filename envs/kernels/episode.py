@@ -153,10 +153,9 @@ def enter(state, p, streets, b, j):
     to_goal_x = state.target[j, at.GOAL_X, b] - state.target[j, X, b]
     to_goal_y = state.target[j, at.GOAL_Y, b] - state.target[j, Y, b]
     state.target[j, at.COURSE, b] = math.atan2(to_goal_y, to_goal_x)
-    for axis in range(2):
-        state.target[j, at.VELOCITY_X + axis, b] = 0.0
-    for k in range(4):
-        state.target[j, at.LAST_X + k, b] = np.inf
+    state.target[j, at.VELOCITY_X, b] = state.target[j, at.VELOCITY_Y, b] = 0.0
+    for row in range(at.LAST_X, at.OLDER_Y + 1):
+        state.target[j, row, b] = np.inf
 
 
 @inlined

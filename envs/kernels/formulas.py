@@ -33,29 +33,19 @@ disc_blocks, wall_blocks = _SCOPE["disc_blocks"], _SCOPE["wall_blocks"]
 follow_command, coasted = _SCOPE["follow_command"], _SCOPE["coasted"]
 
 
-class Scales(NamedTuple):
-    """Scales and noise of the observation, from the scenario; the first are those of :data:`features.SCALES`."""
+_OPTIONS = {
+    "position_noise": float,
+    "missed_detections": float,
+    "noisy_velocity": bool,  # a velocity is observed, and with errors
+    "line_of_sight": bool,  # a feature needs it
+    "valued": bool,  # a feature needs the value of the target
+    "all_there": bool,  # no pair is masked
+}
+_FIELDS = dict.fromkeys(features.SCALES, float) | _OPTIONS
+Scales: Any = NamedTuple("Scales", list(_FIELDS.items()))  # type: ignore[misc]
+"""Scales of the features, and errors and needs of an observation, from the scenario."""
 
-    per_distance: float
-    per_speed: float
-    per_time: float
-    per_value: float
-    per_rate: float
-    most_speed: float  # scaled
-    top_speed: float
-    half_width: float
-    half_height: float
-    diagonal: float
-    pace: float  # mean time that a target walks in a sub-step
-    position_noise: float
-    missed_detections: float
-    noisy_velocity: bool  # a velocity is observed, and with errors
-    line_of_sight: bool  # a feature needs it
-    valued: bool  # a feature needs the value of the target
-    all_there: bool  # no pair is masked
-
-
-SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
+SCALES = np.dtype(list(_FIELDS.items()), align=True)
 """Record of :class:`Scales`: an array of one is a kernel's argument, since fewer arguments make a call faster."""
 
 
@@ -68,9 +58,9 @@ def scales_of(scales):
     return _scalars(scales[0])
 
 
-def _writer(name: str) -> Any:
+def _writer(formula: Any) -> Any:
     """Return a compiled function that writes a feature of a pair in the scenes `first` to `last` - 1."""
-    number = _SCOPE[name]
+    number = inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__))
 
     @inlined
     def write(out, pair, scales, first, last):
@@ -80,5 +70,5 @@ def _writer(name: str) -> Any:
     return write
 
 
-write_feature = one_of([_writer(name) for name in features.FEATURES])
+write_feature = one_of([_writer(feature.formula) for feature in features.FEATURES.values()])
 """Write a feature, by its index in the table, of a pair in the scenes `first` to `last` - 1."""

@@ -47,7 +47,7 @@ def place_of(state, knowledge, i, j, b):
         return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
     row = row_of(knowledge.known, i)
     known = knowledge.known[row, j]
-    return is_known(knowledge, row, j, b), known[at.KNOWN_X, b], known[at.KNOWN_Y, b]
+    return is_known(knowledge, row, j, b), known[X, b], known[Y, b]
 
 
 @allocating
@@ -64,9 +64,9 @@ def forget(knowledge, first, last):
 def _measure(state, p, i, j, first, last):
     """Write position and velocity of target j, as sensor i measures them, into rows 0 to 3 of `scratch`."""
     pair = pair_number(state, i, j)
-    for k in range(4):
+    for row in range(at.MOTION):
         for b in range(first, last):
-            state.scratch[k, b] = state.target[j, X + k, b]  # X, Y, at.VELOCITY_X, at.VELOCITY_Y
+            state.scratch[row, b] = state.target[j, row, b]
     for b in range(first, last):
         if state.scratch_mask[b]:
             x, y = position_error(state, b, p.position_noise, pair)
@@ -106,10 +106,10 @@ def _look(state, p, knowledge, first, last):
                 _measure(state, p, i, j, first, last)
                 measured = state.scratch
             # Reading both values before choosing lets the compiler vectorise the loop.
-            for k in range(4):
+            for row in range(at.MOTION):
                 for b in range(first, last):
-                    before, now = known[r, j, k, b], measured[k, b]
-                    known[r, j, k, b] = now if new[b] else before
+                    before, now = known[r, j, row, b], measured[row, b]
+                    known[r, j, row, b] = now if new[b] else before
             for b in range(first, last):
                 before = known[r, j, at.AGE, b]
                 known[r, j, at.AGE, b] = 0.0 if new[b] else before
@@ -176,11 +176,11 @@ def _hear(state, knowledge, k, j, first, last):
         for b in range(first, last):
             if (seers[b] & heard[b] != _ZERO) & (known[k, j, at.AGE, b] > slots):
                 i = np.int64(_first(seers[b] & heard[b])) + 64 * w
-                for c in range(4):
+                for row in range(at.MOTION):
                     if slots > 0:
-                        known[k, j, c, b] = report[state.scene[at.TIME, b] % slots, i, j, c, b]
+                        known[k, j, row, b] = report[state.scene[at.TIME, b] % slots, i, j, row, b]
                     else:
-                        known[k, j, c, b] = known[i, j, c, b]
+                        known[k, j, row, b] = known[i, j, row, b]
                 known[k, j, at.AGE, b] = slots
                 knowledge.left[k, j, b] = False
 
@@ -188,12 +188,8 @@ def _hear(state, knowledge, k, j, first, last):
 @compiled
 def _exchange(state, p, knowledge, first, last):
     """Send reports of the noticed targets, and update the knowledge from reports that arrive, S sub-steps later."""
-    noticed, seers, reported, slots = (
-        knowledge.noticed,
-        knowledge.seers,
-        knowledge.reported,
-        knowledge.reported.shape[0],
-    )
+    noticed, seers, reported = knowledge.noticed, knowledge.seers, knowledge.reported
+    slots = reported.shape[0]
     _connect(state, p, knowledge, first, last)
     if p.hops > 1:
         _relay(knowledge, p.hops, first, last)
@@ -219,8 +215,8 @@ def _exchange(state, p, knowledge, first, last):
             for i in range(noticed.shape[0]):
                 for j in range(noticed.shape[1]):
                     if noticed[i, j, b]:
-                        for c in range(4):
-                            knowledge.report[slot, i, j, c, b] = knowledge.known[i, j, c, b]
+                        for row in range(at.MOTION):
+                            knowledge.report[slot, i, j, row, b] = knowledge.known[i, j, row, b]
 
 
 @compiled

@@ -26,11 +26,12 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     age of the knowledge.
     """
     if knowledge is None:
-        notice(state, scales.missed_detections, i, j, first, last)
+        if scales.missed_detections > 0.0:
+            notice(state, scales.missed_detections, i, j, first, last)
         pair = pair_number(state, i, j)
-        for axis in range(2):
-            for b in range(first, last):
-                state.scratch[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
+        for b in range(first, last):
+            state.scratch[0, b] = state.target[j, X, b] - state.sensor[i, X, b]
+            state.scratch[1, b] = state.target[j, Y, b] - state.sensor[i, Y, b]
         if scales.position_noise > 0.0:
             for b in range(first, last):
                 error_x, error_y = position_error(state, b, scales.position_noise, pair)
@@ -45,15 +46,16 @@ def _view_of(state, knowledge, scales, i, j, first, last):
                     state.scratch[6, b] += error_x
                     state.scratch[7, b] += error_y
             velocity_x, velocity_y = state.scratch[6], state.scratch[7]
-        return velocity_x, velocity_y, state.scratch_mask, state.scratch[5], state.scratch[8]
+        noticed = state.scratch_mask if scales.missed_detections > 0.0 else state.visible[i, j]
+        return velocity_x, velocity_y, noticed, state.scratch[5], state.scratch[8]
     r = row_of(knowledge.known, i)
     known = knowledge.known[r, j]
-    for axis in range(2):
-        for b in range(first, last):
-            state.scratch[axis, b] = known[at.KNOWN_X + axis, b] - state.sensor[i, X + axis, b]
+    for b in range(first, last):
+        state.scratch[0, b] = known[X, b] - state.sensor[i, X, b]
+        state.scratch[1, b] = known[Y, b] - state.sensor[i, Y, b]
     for b in range(first, last):
         state.scratch[5, b] = knowledge.seeing[r, j, b]
-    velocity_x, velocity_y = known[at.KNOWN_VELOCITY_X], known[at.KNOWN_VELOCITY_Y]
+    velocity_x, velocity_y = known[at.VELOCITY_X], known[at.VELOCITY_Y]
     return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[5], known[at.AGE]
 
 
@@ -96,9 +98,26 @@ def _mark_valid(state, knowledge, i, j, mask, first, last):
 
 
 @inlined
-def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, mask, first, last):
+def _count_seeing(state, knowledge, scales, j, first, last):
+    """Write the number of sensors that detect target j into row 5 of `scratch`, with full knowledge."""
+    if knowledge is None:
+        for b in range(first, last):
+            state.scratch[5, b] = 0.0
+        for i in range(state.sensor.shape[0]):
+            if scales.missed_detections > 0.0:
+                notice(state, scales.missed_detections, i, j, first, last)
+                for b in range(first, last):
+                    state.scratch[5, b] += state.scratch_mask[b]
+            else:
+                for b in range(first, last):
+                    state.scratch[5, b] += state.visible[i, j, b]
+
+
+@inlined
+def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
     """Write the features of every pair and the mask of valid pairs of the scenes `first` to `last` - 1."""
-    sensor = state.sensor
+    state, scales = KernelState(*rows), scales_of(scales)
+    sensor, knowledge = state.sensor, state.knowledge
     n, m = sensor.shape[0], state.target.shape[0]
     dx, dy, distance, east, north = (
         state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4],
@@ -106,13 +125,7 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
     for b in range(first, last):
         state.scratch[8, b] = 0.0  # age with full knowledge
     for j in range(m):
-        if knowledge is None:
-            for b in range(first, last):
-                state.scratch[5, b] = 0.0
-            for i in range(n):
-                notice(state, scales.missed_detections, i, j, first, last)
-                for b in range(first, last):
-                    state.scratch[5, b] += state.scratch_mask[b]
+        _count_seeing(state, knowledge, scales, j, first, last)
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)
@@ -120,7 +133,7 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                 _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
             for b in range(first, last if scales.valued else first):
                 x, y = sensor[i, X, b] + dx[b], sensor[i, Y, b] + dy[b]
-                state.scratch[10, b] = _find_value(values, scales.per_value, j, x, y)
+                state.scratch[10, b] = _find_value(state.values, scales.per_value, j, x, y)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
                 state.scratch[9], state.scratch[10], None,
@@ -136,15 +149,6 @@ def _observe_scenes(state, knowledge, values, scales, codes, of_sensor, pairs, m
                                 pairs[b, i, j, k] = 0.0
 
 
-@inlined
-def _observe_block(rows, scales, codes, of_sensor, pairs, mask, first, last):
-    """Call :func:`_observe_scenes`."""
-    state = KernelState(*rows)
-    _observe_scenes(
-        state, state.knowledge, state.values, scales_of(scales), codes, of_sensor, pairs, mask, first, last
-    )  # fmt: skip
-
-
 @kernel
 def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     """Write the features `codes` of every pair and the mask of valid pairs.
@@ -154,7 +158,7 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
-            _observe_block(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
+            _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
 
 
 (
@@ -323,7 +327,7 @@ def _measure(state, knowledge, values, scales, index, b, i, targets, row, number
             r = row_of(knowledge.known, i)
             known = knowledge.known[r, j]
             row[_DX, s], row[_DY, s] = known[X, b] - state.sensor[i, X, b], known[Y, b] - state.sensor[i, Y, b]
-            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
+            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.VELOCITY_X, b], known[at.VELOCITY_Y, b]
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
             row[_AGE, s] = known[at.AGE, b]
     for s in range(targets.shape[0] if scales.valued else 0):

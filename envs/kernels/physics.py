@@ -163,24 +163,18 @@ def about_to_move(state, first, last):
 
 
 @inlined
-def _move_targets(state, core, p, first, last):
-    """Move every target once."""
-    move_targets(core, p, state.tracks, state.recordings, state.streets, state.grid, first, last)
-
-
-@inlined
 def extra_moves(state, p, first, last):
-    """Move the targets once in the scenes in which an extra move is due, except along recorded tracks."""
+    """Move the targets once in the scenes in which an extra move is due, except along paths."""
     core = core_of(state)
     if p.extra_move_every > 0:
         for b in range(first, last):
             core.scratch_mask[b] = core.scene[at.TIME, b] % p.extra_move_every == 0
-        leave_out_followers(core, state.tracks, first, last)
+        leave_out_followers(core, state.paths, first, last)
         # The walk also writes to `scratch_mask`, but only for scenes that this loop has passed.
         low, high = _next_run(core.scratch_mask, first, last)
         while low < high:
             about_to_move(core, low, high)
-            _move_targets(state, core, p, low, high)
+            move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, low, high)
             low, high = _next_run(core.scratch_mask, high, last)
 
 
@@ -191,7 +185,7 @@ def _move_all(state, core, p, action, first, last):
     _turn(core, state.poses, state.motors, p.time_step, action, first, last)
     _zoom(core, p, action, first, last)
     move_along(core, p, state.rails, action, first, last)
-    _move_targets(state, core, p, first, last)
+    move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
 
 @inlined
@@ -286,12 +280,12 @@ def end(rows, chosen, share):
 @inlined
 def _index(rows, first, last):
     state = KernelState(*rows)
-    core = core_of(state)
+    core, grid = core_of(state), state.grid
     for b in range(first, last):
-        sort_scene(core, state.grid, b)
+        sort_scene(core, grid, b)
         for i in range(core.sensor.shape[0]):
-            state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
-        count_covered(core, state.grid, b)
+            grid.num_seen[b, i] = grid.seen.shape[2] + 1  # type: ignore[union-attr] # the seen targets are not listed
+        count_covered(core, grid, b)
     weigh(core, state.parameters[0], state.values, first, last)
 
 

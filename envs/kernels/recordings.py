@@ -1,4 +1,4 @@
-"""Recorded tracks that targets follow instead of walking. Compiled by numba."""
+"""Recordings and paths that targets follow instead of walking. Compiled by numba."""
 
 import math
 
@@ -11,7 +11,7 @@ from hitmac.envs.kernels.threads import inlined
 def _go_to(state, p, b, j, x, y):
     """Move target j of scene b to (x, y); with NaN, it is absent and keeps its place.
 
-    Only the tracks decide which targets are present, unless the scenario has a `leave_rate`.
+    Only the recordings and paths decide which targets are present, unless the scenario has a `leave_rate`.
     """
     here = not math.isnan(x)
     before_x, before_y = state.target[j, X, b], state.target[j, Y, b]
@@ -54,15 +54,15 @@ def follow_recording(state, p, recordings, b):
 
 
 @inlined
-def follow_tracks(state, p, tracks, b):
-    """Move every target of scene b to its next position of the tracks; return False if the scene has no tracks."""
-    if tracks is None or tracks.track_length[b] == 0:
+def follow_path(state, p, paths, b):
+    """Move every target of scene b to its next position of its path; return False if the scene has none."""
+    if paths is None or paths.track_length[b] == 0:
         return False
-    move = tracks.track_moves[b]
-    if move < tracks.track_length[b]:
+    move = paths.track_moves[b]
+    if move < paths.track_length[b]:
         for j in range(state.target.shape[0]):
-            _go_to(state, p, b, j, tracks.track_position[b, move, j, 0], tracks.track_position[b, move, j, 1])
-        tracks.track_moves[b] = move + 1
+            _go_to(state, p, b, j, paths.track_position[b, move, j, 0], paths.track_position[b, move, j, 1])
+        paths.track_moves[b] = move + 1
     else:
         for j in range(state.target.shape[0]):
             state.target[j, VELOCITY_X, b] = 0.0
@@ -71,8 +71,8 @@ def follow_tracks(state, p, tracks, b):
 
 
 @inlined
-def leave_out_followers(state, tracks, first, last):
-    """Clear `scratch_mask` for the scenes that follow tracks without extra moves."""
-    if tracks is not None:
+def leave_out_followers(state, paths, first, last):
+    """Clear `scratch_mask` for the scenes that follow paths without extra moves."""
+    if paths is not None:
         for b in range(first, last):
-            state.scratch_mask[b] &= (tracks.track_length[b] == 0) | tracks.track_extra[b]
+            state.scratch_mask[b] &= (paths.track_length[b] == 0) | paths.track_extra[b]

@@ -87,20 +87,17 @@ class Grid(NamedTuple):
 KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the targets' last move
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
 RADIUS = 2  # row of a disc after X and Y, with which every position begins
-# Rows of a target; LAST is its position at its last move, OLDER at the move before.
-(
-    _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE,
-) = range(14)  # fmt: skip
-
-# Columns of a corner of a rail: its distance along the rail, and the unit vector to the next corner, after X and Y.
-_, _, CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(5)
-
-# Rows of the knowledge of a target; AGE in sub-steps, inf: never seen.
-KNOWN_X, KNOWN_Y, KNOWN_VELOCITY_X, KNOWN_VELOCITY_Y, AGE = range(5)
+VELOCITY_X, VELOCITY_Y = 2, 3  # rows after X and Y of a target, and of what is known or reported of it
+MOTION = 4  # number of these rows
+# Further rows of a target; LAST is its position at its last move, OLDER at the move before.
+GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE = range(4, 14)
+AGE = 4  # further row of the knowledge of a target, sub-steps; inf: never seen
+# Columns of a corner of a rail after X and Y: its distance along the rail, and the unit vector to the next corner.
+CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(2, 5)
 
 
-class Tracks(NamedTuple):
-    """Recorded positions that the targets of a batch follow instead of walking.
+class Paths(NamedTuple):
+    """Positions that the targets of a batch follow instead of walking.
 
     The scenes are along the first axis.
     """
@@ -112,7 +109,7 @@ class Tracks(NamedTuple):
 
 
 class Recordings(NamedTuple):
-    """Recorded tracks of the scenario, resampled to sub-steps; an episode follows one of F files from one of its rows.
+    """Recordings of the scenario, resampled to sub-steps; an episode follows one of F files from one of its rows.
 
     The rows of all files are concatenated.
     """
@@ -199,7 +196,7 @@ class KernelState(NamedTuple):
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)
     parameters: np.ndarray  # (1,) of PARAMETERS
-    tracks: Tracks | None = None  # None: all targets walk
+    paths: Paths | None = None  # None: all targets walk
     knowledge: Knowledge | None = None  # None: all is known, or targets have no identities
     rails: Rails | None = None  # None: no sensor moves
     recordings: Recordings | None = None  # None: the scenario has none
@@ -211,8 +208,8 @@ class KernelState(NamedTuple):
 
 
 OBSERVED = (
-    "stream", "scene", "sensor", "working", "target", "present", "disc", "visible", "covered", "scratch_mask",
-    "scratch", "walls", "parameters", "knowledge", "values",
+    "stream", "scene", "sensor", "working", "target", "present", "disc", "visible", "scratch_mask", "scratch", "walls",
+    "knowledge", "values",
 )  # fmt: skip
 """Arrays that observers read; every array costs time in every call of a kernel."""
 
@@ -304,26 +301,49 @@ PARAMETERS = np.dtype(
 """
 
 
-def scenes_first(rows: KernelState, num_envs: int) -> State:
-    """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
-    scene, sensor, target = rows.scene, rows.sensor, rows.target
-    named = (
-        *rows.stream, scene[TIME], scene[TIME_BEFORE], scene[NUM_SENSORS], scene[NUM_TARGETS],
-        sensor[:, X : Y + 1], sensor[:, HEADING], sensor[:, FIELD_OF_VIEW], sensor[:, ALONG], sensor[:, RATE],
-        sensor[:, PENDING], rows.working,
-        target[:, X : Y + 1], target[:, VELOCITY_X : VELOCITY_Y + 1], target[:, GOAL_X : GOAL_Y + 1],
-        target[:, LAST_X : OLDER_Y + 1], target[:, COURSE], target[:, SPEED], target[:, MOVES], rows.present, rows.disc,
-        sensor[:, DIRECTION_X : DIRECTION_Y + 1], sensor[:, RANGE_SQUARED], sensor[:, COS_HALF_VIEW],
-        sensor[:, RAIL_X : RAIL_Y + 1], rows.visible, rows.covered, target[:, VALUE], scene[NUM_COVERED], rows.coverage,
-        scene[TURNED],
-    )  # fmt: skip
-    return State(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))
+_PLACES: dict[str, tuple[str, Any]] = {
+    "key": ("stream", KEY),
+    "draws": ("stream", DRAWS),
+    "draws_before": ("stream", DRAWS_BEFORE),
+    "time": ("scene", TIME),
+    "time_before": ("scene", TIME_BEFORE),
+    "num_sensors": ("scene", NUM_SENSORS),
+    "num_targets": ("scene", NUM_TARGETS),
+    "num_covered": ("scene", NUM_COVERED),
+    "turned": ("scene", TURNED),
+    "sensor_position": ("sensor", slice(X, Y + 1)),
+    "heading": ("sensor", HEADING),
+    "field_of_view": ("sensor", FIELD_OF_VIEW),
+    "along": ("sensor", ALONG),
+    "rate": ("sensor", RATE),
+    "pending_turn": ("sensor", PENDING),
+    "direction": ("sensor", slice(DIRECTION_X, DIRECTION_Y + 1)),
+    "range_squared": ("sensor", RANGE_SQUARED),
+    "cos_half_view": ("sensor", COS_HALF_VIEW),
+    "rail_direction": ("sensor", slice(RAIL_X, RAIL_Y + 1)),
+    "target_position": ("target", slice(X, Y + 1)),
+    "velocity": ("target", slice(VELOCITY_X, VELOCITY_Y + 1)),
+    "goal": ("target", slice(GOAL_X, GOAL_Y + 1)),
+    "places": ("target", slice(LAST_X, OLDER_Y + 1)),
+    "course": ("target", COURSE),
+    "speed": ("target", SPEED),
+    "moves": ("target", MOVES),
+    "value": ("target", VALUE),
+    "known_position": ("known", slice(X, Y + 1)),
+    "known_velocity": ("known", slice(VELOCITY_X, VELOCITY_Y + 1)),
+    "known_age": ("known", AGE),
+    "known_seeing": ("seeing", None),
+    "known_left": ("left", None),
+}
+"""Array of the kernels' layout, and rows in it, of the quantities for users that are no array of the same name."""
 
 
-def known_scenes_first(rows: Knowledge, num_envs: int) -> Known:
-    """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
-    named = (
-        rows.known[:, :, KNOWN_X : KNOWN_Y + 1], rows.known[:, :, KNOWN_VELOCITY_X : KNOWN_VELOCITY_Y + 1],
-        rows.known[:, :, AGE], rows.seeing, rows.left, rows.noticed, rows.reported, rows.report,
-    )  # fmt: skip
-    return Known(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))
+def scenes_first(kind: Any, arrays: Any, num_envs: int) -> Any:
+    """Return views of the same memory as a `kind`: every quantity by name, with the scenes along the first axis."""
+
+    def view(name: str) -> np.ndarray:
+        array, rows = (name, None) if hasattr(arrays, name) else _PLACES[name]
+        whole = getattr(arrays, array)
+        return np.moveaxis(whole if rows is None else whole[..., rows, :], -1, 0)[:num_envs]
+
+    return kind(**{name: view(name) for name in kind._fields})

@@ -182,7 +182,7 @@ def seen_and_noticed(state, missed_detections, i, j, b):
     return state.visible[i, j, b]
 
 
-@compiled
+@inlined
 def notice(state, missed_detections, i, j, first, last):
     """Set `scratch_mask` where sensor i sees target j and does not miss it."""
     for b in range(first, last):

@@ -14,7 +14,7 @@ import numpy as np
 
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import take_goal
-from hitmac.envs.kernels.recordings import follow_recording, follow_tracks
+from hitmac.envs.kernels.recordings import follow_path, follow_recording
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import MOST_DRAWS, draw_uniform, uniform
 from hitmac.envs.kernels.streets import walk_streets
@@ -252,13 +252,13 @@ _walk = one_of([walk.move for walk in WALKS.values()])
 
 
 @compiled
-def move_targets(state, p, tracks, recordings, streets, grid, first, last):
+def move_targets(state, p, paths, recordings, streets, grid, first, last):
     """Move every target of the scenes once: to its next recorded position if it has one, else by its walk."""
-    if tracks is None and recordings is None:
+    if paths is None and recordings is None:
         _walk(p.walk, state, p, streets, grid, first, last)
     else:
         for b in range(first, last):
-            if not follow_tracks(state, p, tracks, b):
+            if not follow_path(state, p, paths, b):
                 if recordings is None:
                     _walk(p.walk, state, p, streets, grid, b, b + _ONE)
                 else:

@@ -219,7 +219,8 @@ class Task:
     @property
     def time(self) -> np.ndarray:
         """(B,) steps since each scene's reset."""
-        return self.simulator.state.time // self.sub_steps
+        time = self.simulator.state.time
+        return time // self.sub_steps if self.sub_steps > 1 else time.copy()
 
     @property
     def longest_episode(self) -> float:
@@ -234,7 +235,8 @@ class Task:
 
     def ended(self, most: float) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""
-        return (self.time >= most) | self.simulator.track_ended | self.terminated
+        ended = (self.time >= most) | self.terminated
+        return ended | self.simulator.track_ended if self.scenario.tracks or self.simulator.rows.paths else ended
 
     @property
     def terminated(self) -> np.ndarray:
@@ -280,8 +282,8 @@ class Task:
             return array.astype(np.float64)
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
-        whole = np.require(array, np.int64, ["C", "W"])  # one compiled kernel for all
-        if whole.view(np.uint64).max() > highest:  # as unsigned, a negative number is huge
+        whole = np.array(array, np.int64, order="C")  # one compiled kernel for all
+        if np.maximum.reduce(whole.view(np.uint64), None) > highest:  # as unsigned, a negative number is huge
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")
         return whole

@@ -148,7 +148,7 @@ class CoverageTask(Task):
             shares = checked.reshape(self.num_envs, 2, -1)  # of turns and zooms
             turn = self.scenario.of_each_sensor("turn_angle")
             checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)
-        self.simulator.advance(self.simulator.turns(checked, chosen), chosen)
+        self.simulator.advance(self.simulator.command(checked, chosen), chosen)
         duel: Any = self.simulator
         if self.reward == "duel":
             return -duel.target_reward

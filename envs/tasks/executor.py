@@ -96,7 +96,7 @@ class ExecutorTask(Task):
         """Advance by one sub-step; see :meth:`Task.step`."""
         rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
         chosen = self.simulator.chosen(mask)
-        turns = self.simulator.turns(self.checked(action), chosen)
+        turns = self.simulator.command(self.checked(action), chosen)
         self.simulator.run(assignment.executor_step, rules, turns, self.assigned, self.rewards, chosen)
         return self.rewards.sum(-1) / self.simulator.state.num_sensors
 

@@ -139,7 +139,7 @@ def test_an_agent_plays_as_in_its_own_task():
     task, player = CoverageTask(SMALL, 3, 0, features=agent.features), SensorPlayer(agent, SMALL)
     starts = np.ones(3, bool)
     for _ in range(5):
-        own = task.simulator.turns(agent.policy.predict(task.observe())[0], starts)
+        own = task.simulator.command(agent.policy.predict(task.observe())[0], starts)
         np.testing.assert_array_equal(player.act(task.simulator, starts), own)
         task.simulator.step(own)
     some = np.array([False, True, False])
