@@ -14,7 +14,7 @@ from hitmac.agents.evaluate.logs import Run
 from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
-from hitmac.agents.tracking.particles import X, Y
+from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.duel import Duel
 from hitmac.envs.scenario import Scenario
 
