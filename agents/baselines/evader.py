@@ -15,7 +15,7 @@ from hitmac.envs.kernels.formulas import disc_blocks
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.sight import disc_at
 from hitmac.envs.kernels.state import RADIUS, KernelState, X, Y
-from hitmac.envs.kernels.threads import allocating, compiled, kernel
+from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import NotNegative, convert, whole_number
 
@@ -32,7 +32,7 @@ _HIDDEN, _SHORT = 0, 1  # kinds of ways
 _CARRIES, _RETIRED = -1, -2  # instead of the sensor of a decoy
 
 
-class Memory(NamedTuple):
+class TeamMemory(NamedTuple):
     """Knowledge and decisions of the team, in B scenes of n sensors, m targets, k discs and W warehouses."""
 
     clock: np.ndarray  # (B,) int64: steps of the episode
@@ -42,6 +42,12 @@ class Memory(NamedTuple):
     empty: np.ndarray  # (B, W) bool: a target has found that the warehouse has nothing to send
     decoy: np.ndarray  # (B, m) int64: sensor that the target distracts; -1: none, -2: no more
     field: np.ndarray  # (B, 2, W, C, C) cost of the best way of each kind to each warehouse, by row and column
+
+
+@inlined
+def _cell(p):
+    """Return the side of a cell of the fields."""
+    return 2.0 * max(p.half_width, p.half_height) / _CELLS
 
 
 @compiled
@@ -125,8 +131,9 @@ def _interpolate(p, cell, field, x, y):
 
 
 @allocating
-def _find_ways(state, p, game, price, memory, cell, b):
+def _find_ways(state, p, game, price, memory, b):
     """Compute the fields of all warehouses."""
+    cell = _cell(p)
     price *= 1.0 + memory.clock[b] / _PATIENCE
     cost = np.empty((_CELLS, _CELLS))  # of a unit of length in each cell
     for way in range(2):
@@ -178,8 +185,9 @@ def _post_of(state, cargo, memory, i, b):
 
 
 @compiled
-def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
+def _evaluate(state, p, cargo, game, memory, j, b, values):
     """Write the values (17,) of the moves of target j."""
+    cell = _cell(p)
     x, y, longest = state.target[j, X, b], state.target[j, Y, b], state.target[j, at.SPEED, b] * p.time_step
     sensor, post_x, post_y = memory.decoy[b, j], 0.0, 0.0
     warehouse, least = cargo.goal[j, b], np.inf
@@ -201,19 +209,18 @@ def _evaluate(state, p, cargo, game, memory, cell, j, b, values):
 
 
 @kernel
-def _plan(rows, cargo, game, price, decoys, memory, chosen, values, share):
+def _plan(rows, cargo, game, options, memory, chosen, values, share):
     """Find ways and decoys in the chosen scenes, and write the values (B, m, 17) of their moves."""
     state = KernelState(*rows)
-    p = state.parameters[0]
-    cell = 2.0 * max(p.half_width, p.half_height) / _CELLS
+    p, (price, decoys) = state.parameters[0], options
     for first, last in runs(chosen, share):
         for b in range(first, last):
             if memory.clock[b] % _EVERY == 0:
-                _find_ways(state, p, game, price, memory, cell, b)
+                _find_ways(state, p, game, price, memory, b)
             memory.clock[b] += 1
             _appoint(state, p, cargo, price, decoys, memory, b)
             for j in range(state.target.shape[0]):
-                _evaluate(state, p, cargo, game, memory, cell, j, b, values[b, j])
+                _evaluate(state, p, cargo, game, memory, j, b, values[b, j])
 
 
 class EvaderAgent:
@@ -264,8 +271,8 @@ class EvaderAgent:
         rows, chosen = duel.observed, duel.chosen(chosen, "chosen")
         self._observe(duel, rows.sensor[..., : duel.num_envs], starts & chosen, chosen)
         values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
-        options = self.price, self.decoys, self._memory
-        duel.run(_plan, duel.cargo_rows, duel.game, *options, chosen, values, rows=rows)
+        options = self.price, self.decoys
+        duel.run(_plan, duel.cargo_rows, duel.game, options, self._memory, chosen, values, rows=rows)
         return values
 
     def _observe(self, duel: Duel, sensor: np.ndarray, begins: np.ndarray, chosen: np.ndarray) -> None:
@@ -292,13 +299,13 @@ class EvaderAgent:
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a memory of :meth:`get_state`."""
-        self._memory = Memory(**{name: array.copy() for name, array in state.items()})
+        self._memory = TeamMemory(**{name: array.copy() for name, array in state.items()})
 
-    def _forget(self, b: int) -> Memory:
+    def _forget(self, b: int) -> TeamMemory:
         """Return the memory of `b` scenes before an episode."""
         scenario = self.scenario
         n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
-        return Memory(
+        return TeamMemory(
             np.zeros(b, np.int64), np.full((b, n), -1), np.zeros((b, n, 2)),
             np.zeros((b, scenario.random_discs + len(scenario.discs)), np.bool_), np.zeros((b, w), np.bool_),
             np.full((b, m), _CARRIES), np.zeros((b, 2, w, _CELLS, _CELLS)),

@@ -2,17 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from functools import partialmethod
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.plans import Hidden, Near, Sampling, Ways, plan_all
+from hitmac.agents.baselines.futures import Forecast, Futures, Horizon, Sampling, empty_futures, foresee_all
 from hitmac.agents.baselines.rules import RulePolicy
-from hitmac.agents.baselines.search import Motion, Search, Worth, shares_of
+from hitmac.agents.baselines.search import CHUNK, Plans, Search, Views, count_exclusive, search_all, shares_of
+from hitmac.agents.baselines.views import Hidden, Near, Sensors, Ways, Worth, list_all, mark_all, weigh_all
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.features import update
-from hitmac.agents.tracking.sight import Sight, certain_view, turned_views
+from hitmac.agents.tracking.features import EQUAL, update
+from hitmac.agents.tracking.sight import Sight
 from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.physics import KEEP, NARROWER, WIDER
@@ -59,6 +61,7 @@ class PlanningPolicy(RulePolicy):
 
 _DISTANCES = 128  # of which the share of hidden targets is known
 _ZOOMED = 10.0, 30.0, 75.0  # degrees by which the lenses of ways change in a game, whose steps are small
+_BLOCK = 1 << 21  # bytes of the views and futures that a thread computes at once, so that they stay in its cache
 
 
 class PlannerState(NamedTuple):
@@ -70,6 +73,16 @@ class PlannerState(NamedTuple):
 
 
 _NO_SHARES = 0, np.zeros((0, 0, 0), np.float32)
+
+
+class Problem(NamedTuple):
+    """All that a planner's scenario determines, grouped by the kernel that needs it."""
+
+    forecast: Forecast
+    sensors: Sensors
+    worth: Worth
+    search: Search
+    then: np.ndarray  # (A,) int64: the way that continues each way at the next sub-step
 
 
 class PlannerAgent(PlanningPolicy):
@@ -114,8 +127,8 @@ class PlannerAgent(PlanningPolicy):
         horizon: sub-steps to look ahead; 1 to 10,000.
         samples: futures of each target; 1 to 64.
         particles: particles of a target; `samples` or more.
-        per_length: sub-steps that share a look of the sensors become more with time: this many looks last one sub-step,
-            as many two, and so on; all count by their middle sub-step. 0: every sub-step has its own look.
+        per_length: sub-steps are joined in stages, ever more with time: this many stages last one sub-step, as many
+            two, and so on; all count by their middle sub-step. 0: every sub-step is a stage.
         restarts: ascents in addition to the first; 0 to 1,000.
         rounds: most revisions of a plan in an ascent; 1 to 1,000.
         turn_cost: cost of a turn by `turn_angle`, in targets covered for a sub-step; 0 or more.
@@ -154,43 +167,43 @@ class PlannerAgent(PlanningPolicy):
         self.spent = convert("spent", Annotated[float, Range(0, 1)], spent)
         if positive("particles", particles) < self.samples:
             raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
-        scenario, limits, self._motion = self.scenario, limits_of(self.scenario), None
-        if scenario.rails:
-            self._motion = Motion(make_rails(scenario.rails), scenario.rail_step)
+        scenario = self.scenario
         self.decides = scenario.decisions
-        limited = bool(np.isfinite(limits).any())
-        circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
-        self._view = scenario.of_each_sensor("field_of_view")
-        turn = scenario.of_each_sensor("turn_angle")
-        self._turn = np.minimum(turn, scenario.rates[1] * scenario.time_step)
-        share = float((self._turn / turn).mean())
-        farthest = min(self.horizon, math.ceil(circle / self._turn.min()))
-        looks = _looks(self.horizon, whole_number("per_length", per_length, 0, 10_000))
-        weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / self.samples).astype(np.float32)
-        self._ways, first, then = _ways(scenario)
-        self._search = Search(
-            self.samples, self.restarts, self.rounds, self.turn_cost * share, looks, weight, farthest, limited, limits,
-            first, then,
-        )  # fmt: skip
-        self._rail_clear = None
-        if self._motion is not None:
-            self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
-        self._worth = _worth(scenario)
-        self._evades = True if scenario.walk == "evade" else None
         self._beliefs: Beliefs | Tracks
         if scenario.identities:
-            more = (*(("along",) if scenario.rails else ()), *(("pending_turn",) if scenario.turn_rates else ()))
-            self._beliefs = Beliefs(scenario, particles, seed, more)
+            self._beliefs = Beliefs(scenario, particles, seed, plans=True)
         else:
             self._beliefs = Tracks(scenario, particles, seed)
-        unknown = scenario.random_discs and not self._beliefs.shown
-        self._hidden = _hidden(scenario, self.samples) if unknown else None
         self.features = self._beliefs.features  # type: ignore[misc]
-        unseen = math.ceil(self._beliefs.unseen)
-        self._sampling = Sampling(
-            stream_keys(np.array([seed]))[0], 64 // self.samples, unseen, _delay(scenario), self.spent
-        )
         self._cells = make_cells(scenario, scenario.num_sensors)
+        self._problem = self._pose(seed, whole_number("per_length", per_length, 0, 10_000))
+
+    def _pose(self, seed: int, per_length: int) -> Problem:
+        """Return the problem that all plans solve."""
+        scenario, beliefs, samples = self.scenario, self._beliefs, self.samples
+        limits, turn = limits_of(scenario), scenario.of_each_sensor("turn_angle")
+        turned = np.minimum(turn, scenario.rates[1] * scenario.time_step)
+        limited = bool(np.isfinite(limits).any())
+        circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
+        farthest = min(self.horizon, math.ceil(circle / turned.min()))
+        stage, horizon = _stages(self.horizon, per_length, _delay(scenario))
+        weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / samples).astype(np.float32)
+        ways, first, then = _ways(scenario)
+        unknown = scenario.random_discs and not beliefs.shown
+        hidden = _hidden(scenario, samples) if unknown else Hidden(np.zeros((0, 0), np.uint64), 0.0)
+        sampling = Sampling(
+            stream_keys(np.array([seed]))[0], samples, 64 // samples, math.ceil(beliefs.unseen), self.spent,
+            scenario.walk == "evade",
+        )  # fmt: skip
+        worth, m = _worth(scenario), beliefs.most if isinstance(beliefs, Tracks) else scenario.num_targets
+        cost = self.turn_cost * float((turned / turn).mean())
+        return Problem(
+            Forecast(beliefs.rules, horizon, sampling, beliefs.pieces, turned),
+            Sensors(turned, limits, farthest, ways, hidden, horizon, samples),
+            worth,
+            Search(samples, m, self.restarts, self.rounds, cost, stage, weight, farthest, limited, first, worth.shares),
+            then,
+        )
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the given options, or in a large scene :meth:`near`, and discs; raise ValueError for a radius."""
@@ -219,21 +232,17 @@ class PlannerAgent(PlanningPolicy):
         `discs` (B, k, 3) are those of the observation of a game, and `own` the window of :meth:`shares` and its output.
         """
         assert isinstance(self._beliefs, Beliefs)
-        before = None if state is None else state[0]
+        before = None if state is None else PlannerState(*state).beliefs
         scene, new = self._beliefs.update(pairs, mask, before, episode_start, targets, discs)
-        most = None if targets is None else targets.shape[-1]
-        shown = dict(zip(self.features, np.moveaxis(pairs[:, :, 0], -1, 0), strict=True))
-        at, pending = (shown.get(name, np.zeros(mask.shape[:2])) for name in ("along", "pending_turn"))
-        return self._plan(scene, new, at, self._beliefs.fields_of_view(pairs), 180.0 * pending, state, most, own)
+        return self._plan(scene, new, state, 0 if targets is None else np.shape(targets)[-1], own)
 
     def plan_tracks(
         self, observation: Observation, state: State = None, episode_start: Starts = None
     ) -> tuple[np.ndarray, PlannerState]:
         """Return the same for detections without identities, the observation of such scenarios."""
-        scene, new = update(self._beliefs, observation, None if state is None else state[0], episode_start)
-        sensors = observation["sensors"].astype(np.float64)
-        pending = sensors[..., 8] if self.scenario.turn_rates else np.zeros(sensors.shape[:2])
-        return self._plan(scene, new, sensors[..., 6], 2.0 * sensors[..., 4], pending, state)
+        before = None if state is None else PlannerState(*state).beliefs
+        scene, new = update(self._beliefs, observation, before, episode_start)
+        return self._plan(scene, new, state)
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the actions of the highest value."""
@@ -252,40 +261,64 @@ class PlannerAgent(PlanningPolicy):
         self,
         scene: Scene,
         new: BeliefState | TracksState,
-        at: np.ndarray,
-        views: np.ndarray,
-        pending: np.ndarray,
         state: State,
-        most: int | None = None,
+        listed: int = 0,
         own: tuple[int, np.ndarray] = _NO_SHARES,
     ) -> tuple[np.ndarray, PlannerState]:
-        """Return the values and the state.
-
-        The places on the rails, fields of view and pending turns of the sensors, degrees, are (B, n).
-        """
-        (b, n), g = at.shape, self._beliefs.rows
-        if self.scenario.turn_rates:
-            scene = scene._replace(views=turned_views(scene.views, np.repeat(pending, g, 0)))
-        if state is None:
-            plans, ways = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
-        else:
-            plans, ways = state[1].copy(), state[2].copy()
-        plans[new.time == 1], ways[new.time == 1] = 0, 0
-        rows = b * g
-        history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
+        """Return the values and the state, with plans for the `listed` nearest targets of each sensor; 0: for all."""
+        (rows, n), g, steps = scene.lens.shape, self._beliefs.rows, self.horizon + 1
+        plans = Plans(np.zeros((rows, n, steps), np.int64), np.zeros((rows, n), np.int64))
+        if state is not None:
+            before, on = PlannerState(*state), np.repeat(new.time > 1, g)
+            plans.turns[on], plans.way[on] = before.plans.reshape(rows, n, steps)[on], before.ways.reshape(rows, n)[on]
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
-        along = np.repeat(at.astype(np.float64), g, 0)  # unused without rails
-        views = np.repeat(certain_view(np.where(views > 0.0, views, self._view), self.scenario), g, 0)
-        near, sampling = None, self._sampling
-        if most is not None:
-            moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
-            near, sampling = Near(self._cells, most, moved), sampling._replace(per_word=1)
-        Threads(rows, cores(), block=8).run(
-            plan_all, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
-            self._worth, sampling, near, self._beliefs.pieces, self._evades, self._hidden, self._rail_clear,
-            scene.clear, scene, history, values, own,
+        self._solve(scene, plans, values, listed, own)
+        turns, way = plans.turns.reshape(-1, g, n, steps), self._problem.then[plans.way].reshape(-1, g, n)
+        kept = np.concatenate((turns[..., 1:], turns[..., -1:]), -1) - turns[..., 1:2]
+        return self._beliefs.of_sensors(values), PlannerState(new, kept, way)
+
+    def _solve(self, scene: Scene, plans: Plans, values: np.ndarray, listed: int, own: tuple[int, np.ndarray]) -> None:
+        """Replace the plans by the best ones, and write their values (R, k n, 3), block by block of rows."""
+        forecast, sensors, worth, search, _ = self._problem
+        (rows, m), n, samples, ways = scene.present.shape, self.scenario.num_sensors, self.samples, sensors.ways
+        if listed:
+            forecast = forecast._replace(sampling=forecast.sampling._replace(per_word=1))
+        sampling, stages, in_word = forecast.sampling, len(forecast.horizon.middle), 64 // samples
+        targets, headings = m + sampling.unseen, 2 * search.farthest + 1 + CHUNK
+        words, entries = -(-targets // sampling.per_word), min(targets, sampling.per_word) * (samples + 1)
+        g, own_words, own_entries = 1, words, entries
+        if listed:
+            g, own_words, own_entries = n, -(-listed // in_word), min(listed, in_word) * (samples + 1)
+        used = n * len(ways.move) * own_words * headings + 2 * (words * entries + g * own_words * own_entries)
+        threads, each = cores(), max(_BLOCK // (8 * stages * used), 1)  # rows of a thread
+        number, block = min((each if each < 8 else each // 8 * 8) * threads, rows), min(each, 8)
+        every = futures = empty_futures((number, stages, words), entries)
+        if listed:
+            futures = empty_futures((number * n, stages, own_words), own_entries)
+        terms = max(worth.levels, 1) * min(len(worth.shares), 2)
+        views = Views(
+            np.empty((number, n, len(ways.move), stages, own_words, headings), np.uint64),
+            np.empty((number, n), np.int64), np.empty((number, n, 2), np.int64),
+            np.empty((number, n, listed), np.int32),
+            np.empty((number, g, worth.levels, stages, own_words), np.uint64), np.ones((number, terms), np.float32),
         )  # fmt: skip
-        return self._beliefs.of_sensors(values), PlannerState(new, plans, ways)
+        for first in range(0, rows, number):
+            last = min(first + number, rows)
+            if last - first < number:
+                every, views = (type(one)(*(array[: last - first] for array in one)) for one in (every, views))  # type: ignore
+                futures = Futures(*(array[: (last - first) * n] for array in futures)) if listed else every
+            run = Threads(last - first, threads, block).run
+            run(foresee_all, forecast, scene, plans.turns, first, every)
+            if listed:
+                near = Near(self._cells, listed, self.horizon * ways.rail_step if self.scenario.rails else 0.0, worth)
+                run(list_all, near, sensors, scene, first, every, futures, views.listed)
+            if worth.levels:
+                run(weigh_all, worth, sampling, every, futures, views)
+            run(mark_all, sensors, scene, first, futures, views)
+            some = Plans(plans.turns[first:last], plans.way[first:last])
+            run(search_all, search, views, scene.time[first:last], some, values[first:last])
+            if own[0]:
+                run(count_exclusive, search, views, some, own[0], own[1][first:last])
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of the futures of target j in which only sensor i covers it.
@@ -307,29 +340,31 @@ def _delay(scenario: Scenario) -> int:
 
 
 def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
-    """Return the ways of plans, and their `first` and `then` of :class:`~hitmac.agents.baselines.search.Search`."""
+    """Return the ways of plans, their first actions (d, A), and the ways (A,) that continue them."""
     moves = range(3) if scenario.rails else (STAND,)
     zooms = [(KEEP, 0)]
     for degrees in (_ZOOMED if scenario.warehouses else (scenario.zoom_step,)) if scenario.zoom else ():
         zooms += [(zoom, math.ceil(degrees / scenario.zoom_step)) for zoom in (NARROWER, WIDER)]
     ways = [(*zoom, move) for zoom in zooms for move in moves]
-    actions = dict(zip(("zoom", "zooms", "move"), np.array(ways).T, strict=True))
+    actions = dict(zip(("zoom", "zooms", "move"), np.array(ways).T.copy(), strict=True))
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
     then = np.array([ways.index((KEEP, 0, move)) for *_, move in ways])
-    limits = scenario.zoom or (0.0, 360.0)
-    return Ways(actions["move"], actions["zoom"], actions["zooms"], scenario.zoom_step, *limits), first, then
+    limits, rails = scenario.zoom or (0.0, 360.0), make_rails(scenario.rails or [[(0.0, 0.0)]])
+    clear = Sight(scenario).along(rails, scenario.rail_step) if scenario.rails else np.zeros((0, 0, 0), np.float32)
+    zoom = actions["move"], actions["zoom"], actions["zooms"], float(scenario.zoom_step), *map(float, limits)
+    return Ways(*zoom, rails, float(scenario.rail_step), clear), first, then
 
 
-def _worth(scenario: Scenario) -> Worth | None:
+def _worth(scenario: Scenario) -> Worth:
     """Return the worth of samples, with the fewest levels that are equal to all values within 1 %, 255 at most."""
-    values, highest = make_values(scenario), scenario.highest_value
+    values, highest, shares = make_values(scenario), scenario.highest_value, shares_of(scenario.seen_by)
     if values is None:
-        return None
+        return Worth(EQUAL, 0, 1.0, shares)
     found = np.unique(np.outer((1.0, *scenario.zone_values), scenario.target_values or 1.0)) / highest
     for levels in range(1, 256):
         if (np.abs(found * levels - np.rint(found * levels)) <= 0.01 * found * levels).all():
             break
-    return Worth(values, levels.bit_length(), levels / highest, shares_of(scenario.seen_by))
+    return Worth(values, levels.bit_length(), levels / highest, shares)
 
 
 def _hidden(scenario: Scenario, samples: int) -> Hidden:
@@ -347,40 +382,43 @@ def _hidden(scenario: Scenario, samples: int) -> Hidden:
     return Hidden(np.bitwise_or.reduce(seen, -1), _DISTANCES / longest)
 
 
-def _looks(horizon: int, per_length: int) -> np.ndarray:
-    """Return the look (H + 1,) of each sub-step, from 1; `per_length` looks last 1 sub-step, as many 2, and so on."""
+def _stages(horizon: int, per_length: int, delay: int) -> tuple[np.ndarray, Horizon]:
+    """Return the stage (H + 1,) of each sub-step of a plan, from 1, and the horizon of plans that begin after a delay.
+
+    `per_length` stages last 1 sub-step, as many 2, and so on.
+    """
     lengths = 1 + np.arange(horizon) // (per_length or horizon)
-    return np.r_[0, np.repeat(np.arange(1, horizon + 1), lengths)[:horizon]]
+    stage = np.r_[0, np.repeat(np.arange(1, horizon + 1), lengths)[:horizon]]
+    last = np.searchsorted(stage, np.arange(stage[-1] + 1), side="right") - 1
+    middle = np.r_[-1, (last[:-1] + 1 + last[1:]) // 2 + delay]  # no sub-step of stage 0 counts
+    return stage, Horizon(np.r_[np.zeros(delay, np.int64), stage], middle, last, delay)
 
 
 class FastPlannerAgent(PlannerAgent):
     """:class:`PlannerAgent` with fewer futures, a shorter horizon and fewer revisions."""
 
-    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
-        fast = {
-            "horizon": 45, "samples": 4, "particles": 4, "per_length": 10, "rounds": 1, "turn_cost": 0.12,
-            "discount": 0.98,
-        }  # fmt: skip
-        super().__init__(scenario, seed, **fast | options)
+    __init__ = partialmethod(
+        PlannerAgent.__init__, horizon=45, samples=4, particles=4, per_length=10, rounds=1, turn_cost=0.12,
+        discount=0.98,
+    )  # fmt: skip
 
 
 class BeliefPlannerAgent(PlannerAgent):
     """:class:`PlannerAgent` with as many particles and futures as a target that is out of sight needs."""
 
-    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
-        super().__init__(scenario, seed, **{"particles": 168, "samples": 21} | options)
+    __init__ = partialmethod(PlannerAgent.__init__, particles=168, samples=21)
 
 
 class FastBeliefPlannerAgent(PlannerAgent):
     """:class:`BeliefPlannerAgent` with half the particles, fewer futures, a shorter horizon and fewer revisions."""
 
-    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
-        fast = {"horizon": 40, "particles": 84, "samples": 6, "rounds": 1, "turn_cost": 0.15, "discount": 0.98}
-        super().__init__(scenario, seed, **fast | options)
+    __init__ = partialmethod(
+        PlannerAgent.__init__, horizon=40, particles=84, samples=6, rounds=1, turn_cost=0.15, discount=0.98
+    )  # fmt: skip
 
 
 class FastestBeliefPlannerAgent(PlannerAgent):
-    """:class:`BeliefPlannerAgent` with fewer looks, and 2 to 6 futures, to fit a machine word."""
+    """:class:`BeliefPlannerAgent` with fewer stages, and 2 to 6 futures, to fit a machine word."""
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         fastest = {

@@ -21,7 +21,7 @@ from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
 from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
@@ -89,8 +89,7 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
     record, rails = _record(scenario, seeds, sub_steps), make_rails(scenario.rails)
     covered, threads = np.zeros(record.value.shape[:2]), Threads(len(seeds), cores(), block=1)
-    given = rails, record.along, record.heading, sensors, scenario.rail_step, scenario.seen_by, record.position
-    threads.run(count_within_reach, *given, record.value, covered)
+    threads.run(count_within_reach, record, sensors, rails, float(scenario.rail_step), scenario.seen_by, covered)
     return ratio(covered, record.value.sum(-1)), np.full(len(seeds), np.nan)
 
 
@@ -133,6 +132,18 @@ class _Record(NamedTuple):
     working: np.ndarray  # (E, T, n) bool
     along: np.ndarray  # (E, n) initial places on the rails
     heading: np.ndarray  # (E, n) degrees, initial headings
+
+
+class _Future(NamedTuple):
+    """Recorded future of an episode, in which headings are numbers of turns from the first, round the circle."""
+
+    sees: np.ndarray  # (n, T, K, words) uint64: targets in view at each time from each heading
+    working: np.ndarray  # (T, n) bool
+    values: np.ndarray  # (T, m) of the targets
+    worth: np.ndarray  # (T,) of a value of 1
+    shares: np.ndarray  # (k,) of a target that the first, second, ... sensor that sees it gains
+    count: np.ndarray  # (n,) int64: different headings of a sensor
+    ends: np.ndarray  # (n, 2) int64: headings beyond which it cannot turn to the right and to the left; -1: none
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
@@ -189,8 +200,9 @@ def _foreseen_turns(scenario: Scenario, seeds: Sequence[int], record: _Record) -
         tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
         most = np.minimum(turns_to_limits(record.heading[e], limits, turn), sub_steps).astype(np.int64)
         ends = np.where(np.isfinite(limits), most * (-1, 1) % count[:, None], -1)  # to the right, to the left
-        values, given = np.empty(_RESTARTS), (record.working[e], record.value[e], worth, shares, _TIE)
-        threads.run(ascend, sees, *given, count, ends, order, tried, values)
+        future = _Future(sees, record.working[e], record.value[e], worth, shares, count, ends)
+        values = np.empty(_RESTARTS)
+        threads.run(ascend, future, order, tried, values)
         turns[e], value[e] = tried[values.argmax()].T, values.max()
     return turns, value
 
@@ -271,12 +283,12 @@ def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
 
 
 @kernel
-def count_within_reach(rails, along, heading, sensors, step, seen_by, position, value, covered, share):
+def count_within_reach(record, sensors, rails, step, seen_by, covered, share):
     """Write the value (E, T) of targets that `seen_by` sensors, each for one alone, can have in view by then.
 
-    The arguments are the initial places `along` the rails and headings (E, n), the range, half field of view and turn
-    angle of the sensors (n, 3), the `step` along a rail, and positions (E, T, m, 2) and values (E, T, m) of targets.
+    `sensors` (n, 3) are their range, half field of view and turn angle, and `step` is that along a rail.
     """
+    position, value, along, heading = record.position, record.value, record.along, record.heading
     for low, high in blocks(position.shape[0], share):
         for e in range(low, high):
             for t in range(position.shape[1]):
@@ -304,63 +316,77 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
                         sees[i, t, k, j // 64] |= np.uint64(1) << np.uint64(j % 64)
 
 
-@allocating
-def _follow(sees, count, ends, turns, seen):
-    """Write the targets (T, words) that a sensor sees with the turns (T,), limited by its `ends` (2,)."""
+@inlined
+def _follow(future, i, turns, seen):
+    """Write the targets (T, words) that sensor i sees with the turns (T,), limited by its ends."""
     k = 0
     for t in range(turns.shape[0]):
-        if turns[t] == LEFT and k != ends[1]:
-            k = (k + 1) % count
-        elif turns[t] == RIGHT and k != ends[0]:
-            k = (k - 1) % count
-        seen[t] = sees[t, k]
+        if turns[t] == LEFT and k != future.ends[i, 1]:
+            k = (k + 1) % future.count[i]
+        elif turns[t] == RIGHT and k != future.ends[i, 0]:
+            k = (k - 1) % future.count[i]
+        for w in range(seen.shape[1]):
+            seen[t, w] = future.sees[i, t, k, w]
 
 
-@allocating
-def _best_turns(sees, others, working, values, worth, shares, cost, count, ends, value, ahead, choice, turns):
-    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns."""
-    # `value` (K,) is the value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
-    value[:] = 0.0
-    last = others.shape[0] - 1  # enough with this sensor
-    for t in range(sees.shape[0] - 1, -1, -1):
+@compiled
+def _best_turns(future, i, others, ahead, choice, turns):
+    """Write the best turns (T,) of sensor i, given the targets that the others see; ties go to the fewest turns.
+
+    The values of the headings `ahead` (2, K) are those before the sensor sees in them, and after a sub-step.
+    """
+    values, worth, shares, count = future.values, future.worth, future.shares, future.count[i]
+    last, times = others.shape[0] - 1, turns.shape[0]  # enough with this sensor
+    for k in range(count):
+        ahead[1, k] = 0.0
+    for t in range(times - 1, -1, -1):
         for k in range(count):
             new = 0.0
-            for w in range(sees.shape[2]):
+            for w in range(others.shape[2]):
                 enough = others[last - 1, t, w] if last > 0 else ~np.uint64(0)
-                now = sees[t, k, w] & ~others[last, t, w]
+                now = future.sees[i, t, k, w] & ~others[last, t, w]
                 new += shares[last] * _value_of_set(now & enough, values[t, 64 * w :])
                 new += shares[0] * _value_of_set(now & ~enough, values[t, 64 * w :])
-            ahead[k] = value[k] + worth[t] * new
+            ahead[0, k] = ahead[1, k] + worth[t] * new
         for k in range(count):
-            choice[t, k], value[k] = STAY, ahead[k]
-            if working[t]:
-                left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
-                if left - cost > value[k] and k != ends[1]:
-                    choice[t, k], value[k] = LEFT, left - cost
-                if right - cost > value[k] and k != ends[0]:
-                    choice[t, k], value[k] = RIGHT, right - cost
+            choice[t, k], best = STAY, ahead[0, k]
+            if future.working[t, i]:
+                left, right = ahead[0, k + 1 if k + 1 < count else 0], ahead[0, k - 1 if k > 0 else count - 1]
+                if left - _TIE > best and k != future.ends[i, 1]:
+                    choice[t, k], best = LEFT, left - _TIE
+                if right - _TIE > best and k != future.ends[i, 0]:
+                    choice[t, k], best = RIGHT, right - _TIE
+            ahead[1, k] = best
     k = 0
-    for t in range(sees.shape[0]):
+    for t in range(times):
         turns[t] = choice[t, k]
         k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
 
 
+@inlined
+def _add_all(others, seen):
+    """Add what one more sensor sees (T, words) to the layers of what at least 1, 2, ... k others see."""
+    for t in range(seen.shape[0]):
+        for w in range(seen.shape[1]):
+            add_seen(others, t, w, seen[t, w])
+
+
 @kernel
-def ascend(sees, working, values, worth, shares, cost, count, ends, order, turns, value, share):
+def ascend(future, order, turns, value, share):
     """Improve the turns (R, n, T) of R starts, one sensor after the other, until none improves.
 
-    Write the value of the turns into `value` (R,): `worth` (T,) times the `values` (T, m) of the covered targets, less
-    `cost` for every turn. The first sensor that sees a target gains the share ``shares[0]`` of it, and so on.
-    Sensor i turns no further right and left than to the headings with the numbers ``ends[i]``; -1: no limit.
+    Write the value of the turns into `value` (R,): the worth of the values of the covered targets, less the cost of
+    every turn.
     """
-    n, times, headings, words = sees.shape
+    n, times, headings, words = future.sees.shape
+    values, worth, shares = future.values, future.worth, future.shares
     for low, high in blocks(turns.shape[0], share):
         for r in range(low, high):
             seen = np.zeros((n, times, words), np.uint64)
             others = np.empty((shares.shape[0], times, words), np.uint64)  # seen by at least 1, 2, ... others
-            after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
+            ahead, choice = np.empty((2, headings)), np.empty((times, headings), np.int8)
             for i in range(n):
-                _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
+                _follow(future, i, turns[r, i], seen[i])
             value[r] = -np.inf
             better = True
             while better:
@@ -368,17 +394,16 @@ def ascend(sees, working, values, worth, shares, cost, count, ends, order, turns
                     others[:] = 0
                     for other in range(n):
                         if other != i:
-                            add_seen(others, seen[other])
-                    _best_turns(sees[i], others, working[:, i], values, worth, shares, cost, count[i], ends[i], after,
-                                ahead, choice, turns[r, i])  # fmt: skip
-                    _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
-                add_seen(others, seen[order[r, n - 1]])  # all sensors
+                            _add_all(others, seen[other])
+                    _best_turns(future, i, others, ahead, choice, turns[r, i])
+                    _follow(future, i, turns[r, i], seen[i])
+                _add_all(others, seen[order[r, n - 1]])  # all sensors
                 total = 0.0
                 for t in range(times):
                     for w in range(words):
                         for k in range(shares.shape[0]):
                             total += worth[t] * shares[k] * _value_of_set(others[k, t, w], values[t, 64 * w :])
                     for i in range(n):
-                        total -= cost * (turns[r, i, t] != STAY)
+                        total -= _TIE * (turns[r, i, t] != STAY)
                 better = total > value[r] + 1e-9
                 value[r] = max(value[r], total)

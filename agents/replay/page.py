@@ -21,7 +21,7 @@ from hitmac.agents.names import load_agent
 from hitmac.agents.policy import Policy, is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
-from hitmac.agents.tracking.particles import X, Y
+from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.duel import Duel
 from hitmac.envs.files import check_ending, read_text, write_text
 from hitmac.envs.render import read_background

@@ -7,10 +7,11 @@ import numpy as np
 
 from hitmac.agents.tracking import particles, track_states
 from hitmac.agents.tracking.beliefs import AGE, moves_at
-from hitmac.agents.tracking.particles import X, Y, to_border
+from hitmac.agents.tracking.particles import to_border
 from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.track_states import LOST, TURNING
+from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
@@ -31,6 +32,12 @@ class Filters(NamedTuple):
     age: np.ndarray  # (R, k) int64: sub-steps since the last detection
     label: np.ndarray  # (R, k) int64, from 1
     labels: np.ndarray  # (R,) int64: labels given so far
+
+
+@allocating
+def modes_of(filters, r, j):
+    """Return the normal distributions of track j of row r."""
+    return track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
 
 
 @inlined
@@ -55,7 +62,7 @@ def _area(model, walk, view, clear):
         c, s = math.cos(turn), math.sin(turn)
         dx, dy = c * view[VIEW_COS] - s * view[VIEW_SIN], s * view[VIEW_COS] + c * view[VIEW_SIN]
         length = min(to_border(walk, view[VIEW_X], view[VIEW_Y], dx, dy), math.sqrt(view[VIEW_RANGE]))
-        if clear is not None:
+        if clear.shape[0] > 0:
             low, high = 0.0, length
             for _ in range(10):
                 middle = 0.5 * (low + high)
@@ -112,7 +119,7 @@ def assign(cost):
 
 
 @inlined
-def _look_for_unseen(model, body, weight, view, clear):
+def _miss_unseen(model, body, weight, view, clear):
     """Multiply the weights of unseen targets by the probability that a sensor does not detect them."""
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
@@ -168,13 +175,14 @@ def _miss(filters, belief, r, j, chance, particle):
 
 
 @allocating
-def _take_scan(rules, model, filters, scene, r, i, detections, clear, fused):
+def _take_scan(rules, model, filters, scene, r, i, detections, fused):
     """Update the tracks of row r by the detections (d, 5) of sensor i: gating, assignment, misses and births.
 
     If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
     covariance intersection with equal weights.
     """
     walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
+    clear = scene.clear[r * scene.clear.shape[0] // scene.known.shape[0], i]
     number, size = len(detections), max(len(detections), slots)
     if fused:
         detections[:, 2:] *= 2.0
@@ -204,8 +212,7 @@ def _take_scan(rules, model, filters, scene, r, i, detections, clear, fused):
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     density = track_states.likelihood_of_particles(body, weight, spread[j], detection)
                 else:
-                    mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
-                    density = track_states.likelihood(mean, covariance, mode, detection)
+                    density = track_states.likelihood(modes_of(filters, r, j), detection)
                 densities[d, j] = density
                 chance = min(filters.existence[r, j] * max(chances[j], _NEARBY), _MOST)
                 if density > 0.0:
@@ -225,17 +232,17 @@ def _take_scan(rules, model, filters, scene, r, i, detections, clear, fused):
         if d < 0:
             _miss(filters, belief, r, j, chances[j], particle[j])
             continue
-        mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+        modes = modes_of(filters, r, j)
         chance = max(chances[j], _NEARBY)
         ratio = 1.0 - chance + chance * densities[d, j] / unknown[d]
         filters.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
         if filters.age[r, j] >= LOST:
             body, weight = belief.body[r, j], belief.weight[r, j]
-            track_states.find_again(model, walk, body, weight, spread[j], mean, covariance, mode, detections[d])
+            track_states.find_again(model, walk, body, weight, spread[j], modes, detections[d])
         else:
             if fused:
-                covariance *= 2.0
-            track_states.update(mean, covariance, mode, detections[d])
+                modes.covariance[:] *= 2.0
+            track_states.update(modes, detections[d])
         filters.age[r, j] = 0
     for d in range(number):
         existence = 1.0 - false / unknown[d]
@@ -245,13 +252,14 @@ def _take_scan(rules, model, filters, scene, r, i, detections, clear, fused):
                 filters.existence[r, slot], filters.age[r, slot] = existence, 0
                 filters.labels[r] += 1
                 filters.label[r, slot] = filters.labels[r]
-                mean, covariance, mode = filters.mean[r, slot], filters.covariance[r, slot], filters.mode[r, slot]
-                track_states.begin(model, mean, covariance, mode, detections[d], 0.0, 0.0, model.speed * model.speed)
+                modes = modes_of(filters, r, slot)
+                track_states.begin(model, modes, detections[d], 0.0, 0.0, model.speed * model.speed)
 
 
 @allocating
 def _move(rules, model, filters, scene, r, pieces):
     """Predict the tracks and the unseen targets of row r."""
+    watch = particles.nobody()
     walk, belief, time, slots = rules.walk, scene.belief, scene.time[r], filters.existence.shape[1]
     moves = moves_at(rules, time - 1)
     for j in range(slots):
@@ -261,38 +269,37 @@ def _move(rules, model, filters, scene, r, pieces):
         filters.existence[r, j] *= model.survival
         scene.known[r, j, AGE] += 1.0
         if filters.age[r, j] < LOST:
-            mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
-            track_states.predict(model, mean, covariance, mode, moves * walk.time_step)
-        elif pieces is not None:
+            track_states.predict(model, modes_of(filters, r, j), moves * walk.time_step)
+        elif pieces.rest.shape[0] > 0:
             follow_pieces(pieces, belief, r, j)
             filters.existence[r, j] = belief.weight[r, j].sum()
         else:
             belief.weight[r, j] *= model.survival
             for _ in range(moves):
-                particles.advance(walk, belief, r, j, None, None)
-    if pieces is not None:
+                particles.advance(walk, None, belief, r, j, watch)
+    if pieces.rest.shape[0] > 0:
         follow_pieces(pieces, belief, r, slots)
         add_arrivals(pieces, belief, r, slots, time)
     else:
         for _ in range(moves):
-            particles.advance(walk, belief, r, slots, None, None)
+            particles.advance(walk, None, belief, r, slots, watch)
         if model.arrivals > 0.0:
             weight = belief.weight[r, slots]
             every = max(int(2.0 * model.expected / (model.arrivals * weight.shape[0])), 1)
             if time % every == 0:
                 p = weight.argmin()
                 particles.put_anywhere(walk, belief, r, slots, p)
-                particles.set_out(walk, belief, r, slots, p)
+                particles.set_out(walk, None, belief, r, slots, p)
                 weight[p] += model.arrivals * every
 
 
 @kernel
-def track_all(rules, model, filters, scene, detections, mask, clear, pieces, share):
+def track_all(rules, model, filters, scene, detections, mask, pieces, share):
     """Update the tracks of all R rows of knowledge by the detections (B, n, d, 5) of `mask` (B, n, d).
 
     A row is fed by all sensors of its scene, or by its own where every sensor has a row.
     """
-    belief, known, views, _, _, time = scene
+    belief, known, views, clear, time = scene.belief, scene.known, scene.views, scene.clear, scene.time
     slots, (scenes, n, _) = known.shape[1], mask.shape
     rows, number = known.shape[0] // scenes, belief.weight.shape[2]
     for low, high in blocks(known.shape[0], share):
@@ -300,31 +307,30 @@ def track_all(rules, model, filters, scene, detections, mask, clear, pieces, sha
             b = r // rows
             if time[r] > 0:
                 _move(rules, model, filters, scene, r, pieces)
-            elif pieces is not None:
+            elif pieces.rest.shape[0] > 0:
                 start_unseen(pieces, belief, r, slots)
             else:
                 for p in range(number):
                     particles.put_anywhere(rules.walk, belief, r, slots, p)
-                    particles.set_out(rules.walk, belief, r, slots, p)
+                    particles.set_out(rules.walk, None, belief, r, slots, p)
                 belief.weight[r, slots] = model.expected / number
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
-                    own = None if clear is None else clear[b % clear.shape[0], i]
-                    _take_scan(rules, model, filters, scene, r, i, detections[b, i][mask[b, i]], own, False)
+                    _take_scan(rules, model, filters, scene, r, i, detections[b, i][mask[b, i]], False)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
-                    own = None if clear is None else clear[b % clear.shape[0], i]
-                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, i], own)
+                    own = clear[b % clear.shape[0], i]
+                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, i], own)
 
 
 @kernel
-def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share):
+def exchange_all(rules, model, link, filters, scene, tracks, sent, share):
     """Update the tracks of every sensor's row by the `tracks` (B, n, k, 5) that others have `sent` (B, n, k).
 
     `link` is the square of the communication range and the probability that a message is lost.
     """
-    belief, known, views, _, _, _ = scene
+    belief, known, views, clear = scene.belief, scene.known, scene.views, scene.clear
     slots, n = known.shape[1], sent.shape[1]
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
@@ -333,16 +339,16 @@ def exchange_all(rules, model, link, filters, scene, tracks, sent, clear, share)
                 dx, dy = views[r, i, VIEW_X] - views[r, k, VIEW_X], views[r, i, VIEW_Y] - views[r, k, VIEW_Y]
                 near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
                 if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
-                    own = None if clear is None else clear[b % clear.shape[0], k]
-                    _take_scan(rules, model, filters, scene, r, k, tracks[b, k][sent[b, k]], own, True)
-                    _look_for_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
+                    own = clear[b % clear.shape[0], k]
+                    _take_scan(rules, model, filters, scene, r, k, tracks[b, k][sent[b, k]], True)
+                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
 
 
 @kernel
-def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
+def scatter_all(rules, filters, scene, every, new, draws, share):
     """End tracks, and give particles to the detected ones: to all if `every`, or to those that are about to be lost.
 
-    With recorded motion, `pieces` and the `places` (R, k, P) of the new particles are given.
+    With recorded motion, the pieces `new` are those of the new particles.
     """
     belief, lower = scene.belief, np.zeros((4, 4))
     for low, high in blocks(filters.existence.shape[0], share):
@@ -351,19 +357,19 @@ def scatter_all(rules, filters, scene, every, pieces, places, draws, share):
                 if filters.existence[r, j] < LEAST:
                     filters.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
                 age, existence = filters.age[r, j], filters.existence[r, j]
-                mean, covariance, mode = filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j]
+                modes = modes_of(filters, r, j)
                 scene.present[r, j] = existence > 0.0
                 if age == 0 and existence > 0.0:
                     for a in range(4):
-                        scene.known[r, j, a] = mode[0] * mean[0, a] + mode[1] * mean[1, a]
+                        scene.known[r, j, a] = modes.mode[0] * modes.mean[0, a] + modes.mode[1] * modes.mean[1, a]
                     scene.known[r, j, AGE] = 0.0
                 if existence > 0.0 and (age == LOST - 1 or (every and age < LOST)):
-                    if pieces is None:
+                    if new.places.shape[1] == 0:
                         body, weight = belief.body[r, j], belief.weight[r, j]
-                        track_states.scatter(
-                            rules.walk, body, weight, mean, covariance, mode, existence, draws, lower
-                        )  # fmt: skip
+                        track_states.scatter(rules.walk, body, weight, modes, existence, draws, lower)
                     else:
-                        deviation, k = track_states.deviation_of(covariance, mode), int(mode[TURNING] > 0.5)
-                        take_pieces(pieces, belief, r, j, mean[k, 0], mean[k, 1], places[r, j], deviation)
-                        belief.weight[r, j] *= existence
+                        new.deviation[r, j] = track_states.deviation_of(modes)
+                        k = int(modes.mode[TURNING] > 0.5)
+                        take_pieces(new, belief, r, j, modes.mean[k, 0], modes.mean[k, 1])
+                        for p in range(belief.weight.shape[2]):
+                            belief.weight[r, j, p] *= existence

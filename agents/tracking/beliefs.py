@@ -1,5 +1,6 @@
 """Beliefs of a whole scene, updated from observations alone."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,19 +15,21 @@ from hitmac.agents.policy import (
     is_large,
 )
 from hitmac.agents.tracking import particles, recorded, sight, track_states
-from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
-from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, sort_views
+from hitmac.agents.tracking.particles import Belief
+from hitmac.agents.tracking.recorded import NewPieces
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, watch_from
+from hitmac.agents.tracking.walk_model import WalkModel, rows_of, walk_model
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
 _FORGOTTEN = 1000.0  # sub-steps; older reports are ignored
 _LEAST = 1e-3  # weight of the particles of a target that may be present
 _ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
-AGE = 4
-"""Last column of a report: position, velocity, sub-steps since then (inf: unknown)."""
+X, Y, VELOCITY_X, VELOCITY_Y, AGE = range(5)
+"""Columns of a report: position, velocity, sub-steps since then (inf: unknown)."""
 
 
 class Rules(NamedTuple):
@@ -66,27 +69,31 @@ def merge_reports(reports, last_age, place, known, share):
     scenes, n = reports.within.shape
     rows = known.shape[0] // scenes
     for low, high in blocks(known.shape[0], share):
-        known[low:high] = 0.0
-        known[low:high, :, AGE] = np.inf
         for r in range(low, high):
             b, listed = r // rows, False
+            for j in range(known.shape[1]):
+                for column in range(AGE):
+                    known[r, j, column] = 0.0
+                known[r, j, AGE] = np.inf
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 listed |= reports.within[b, i] > 0.0
                 for s in range(reports.targets.shape[2]):
                     j = reports.targets[b, i, s]
                     if reports.mask[b, i, s] and known[r, j, AGE] == np.inf:
-                        known[r, j] = reports.report[b, i, s]
+                        for column in range(AGE + 1):
+                            known[r, j, column] = reports.report[b, i, s, column]
             for j in range(known.shape[1]):
                 if known[r, j, AGE] < np.inf:
-                    place[r, j] = known[r, j, :2]
+                    place[r, j, X], place[r, j, Y] = known[r, j, X], known[r, j, Y]
                 elif last_age[r, j] < np.inf and listed:
                     missing = False
                     for i in range(first, last):
-                        dx, dy = place[r, j, 0] - reports.position[b, i, 0], place[r, j, 1] - reports.position[b, i, 1]
+                        dx, dy = place[r, j, X] - reports.position[b, i, X], place[r, j, Y] - reports.position[b, i, Y]
                         missing |= dx * dx + dy * dy < reports.within[b, i] * reports.within[b, i]
                     if not missing:
-                        known[r, j, :2], known[r, j, AGE] = place[r, j], last_age[r, j] + 1.0
+                        known[r, j, X], known[r, j, Y] = place[r, j, X], place[r, j, Y]
+                        known[r, j, AGE] = last_age[r, j] + 1.0
 
 
 class Scene(NamedTuple):
@@ -95,112 +102,124 @@ class Scene(NamedTuple):
     belief: Belief
     known: np.ndarray  # (R, m, 5)
     views: np.ndarray  # (R, n, 7), range 0 of a sensor that does not work
-    clear: np.ndarray | None  # (B or 1, n, DIRECTIONS) of :class:`~hitmac.agents.tracking.sight.Sight`
+    clear: np.ndarray  # (B or 1, n, DIRECTIONS) of :class:`~hitmac.agents.tracking.sight.Sight`
     present: np.ndarray  # (R, m) bool
     time: np.ndarray  # (R,) int64: sub-steps since the episode began
+    ahead: np.ndarray  # (R, n, 7) views once pending commands have taken effect
+    lens: np.ndarray  # (R, n) fields of view, degrees, as far as they are certain
+    along: np.ndarray  # (R, n) places on the rails, divided by their lengths
 
 
 @kernel
-def filter_all(rules, model, filters, scene, last_age, draws, pieces, deviation, share):
+def filter_all(rules, model, filters, scene, last_age, draws, deviation, share):
     """Filter the new reports of all R rows, give particles to their targets, and replace them in `scene.known`.
 
-    The `filters` are the states at the last reports; after :data:`~.track_states.LOST` sub-steps without one, the
-    particles give the velocity. With recorded motion, the standard deviations of the places are written into
-    `deviation` (R, m) in place of particles.
+    At the beginning of an episode, all targets are forgotten. The `filters` are the states at the last reports; after
+    :data:`~.track_states.LOST` sub-steps without one, the particles give the velocity. With recorded motion, the
+    standard deviations of the places are written into `deviation` (R, m) in place of particles; else it is (R, 0).
     """
-    (mean, covariance, mode), (belief, known, _, _, _, time) = filters, scene
+    belief, known, time = scene.belief, scene.known, scene.time
     rounded = _ROUNDED * (rules.walk.half_width + rules.walk.half_height)
     variance = rules.deviation * rules.deviation + rounded * rounded
-    detection, lower = np.zeros(5), np.zeros((4, 4))
+    detection, lower, nobody = np.zeros(5), np.zeros((4, 4)), particles.nobody()
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
+            for j in range(known.shape[1] if time[r] == 0 and deviation.shape[1] == 0 else 0):
+                particles.scatter(rules.walk, None, belief, r, j, nobody)
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
                 if age >= min(last + 1.0, _FORGOTTEN):
                     continue
                 body, weight = belief.body[r, j], belief.weight[r, j]
-                state, error, modes = mean[r, j], covariance[r, j], mode[r, j]
-                detection[:2], detection[2], detection[4] = known[r, j, :2], variance, variance
+                modes = track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
+                detection[0], detection[1], detection[2], detection[4] = (
+                    known[r, j, X], known[r, j, Y], variance, variance,
+                )  # fmt: skip
                 if last + 1.0 - age <= track_states.LOST:
                     for back in range(int(last) + 1, int(age), -1):
                         seconds = moves_at(rules, time[r] - back) * rules.walk.time_step
-                        track_states.predict(model, state, error, modes, seconds)
-                    track_states.update(state, error, modes, detection)
+                        track_states.predict(model, modes, seconds)
+                    track_states.update(modes, detection)
                 else:
                     spread = track_states.spread_of(body, weight)
-                    track_states.find_again(model, rules.walk, body, weight, spread, state, error, modes, detection)
+                    track_states.find_again(model, rules.walk, body, weight, spread, modes, detection)
                 for a in range(4):
-                    known[r, j, a] = modes[0] * state[0, a] + modes[1] * state[1, a]
-                if pieces is None:
-                    track_states.scatter(rules.walk, body, weight, state, error, modes, 1.0, draws, lower)
+                    known[r, j, a] = modes.mode[0] * modes.mean[0, a] + modes.mode[1] * modes.mean[1, a]
+                if deviation.shape[1] == 0:
+                    track_states.scatter(rules.walk, body, weight, modes, 1.0, draws, lower)
                 else:
-                    deviation[r, j] = track_states.deviation_of(error, modes)
-
-
-@allocating
-def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, places, deviation):
-    """Update the beliefs of row r with recorded motion; see :func:`track_all`, of whose arrays others are row r."""
-    belief, known, _, _, present, time = scene
-    for j in range(known.shape[1]):
-        age, last = known[r, j, AGE], last_age[j]
-        if age < min(last + 1.0, _FORGOTTEN):
-            present[r, j] = True
-            recorded.take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], deviation[j])
-            for _ in range(int(age)):
-                recorded.follow_pieces(pieces, belief, r, j)
-        elif present[r, j]:
-            recorded.follow_pieces(pieces, belief, r, j)
-            left = recorded.look_for(belief, r, j, views, clear, near)
-            present[r, j] = age < np.inf and left > _LEAST
-            if present[r, j]:  # somewhere else
-                belief.weight[r, j] /= left
-        last_age[j] = age
-    if not rules.all_known:
-        unseen = known.shape[1]
-        if time[r] == 0:
-            recorded.start_unseen(pieces, belief, r, unseen)
-        else:
-            recorded.follow_pieces(pieces, belief, r, unseen)
-            recorded.add_arrivals(pieces, belief, r, unseen, time[r])
-        recorded.look_for(belief, r, unseen, views, clear, near)
+                    deviation[r, j] = track_states.deviation_of(modes)
 
 
 @kernel
-def track_all(rules, scene, views, all_clear, cells, last_age, deviation, pieces, places, share):
+def track_all(rules, scene, views, cells, last_age, share):
     """Update the beliefs and the possibly present targets of all R rows of knowledge by an observation.
 
     `views` (R, n, 7) have the probability that a sensor detects a target in view and the row receives the report at
-    once, `all_clear` the obstacles in their ways. `cells` accelerate the search for views near a particle. `last_age`
-    (R, m), the ages of the previous reports (inf: none), is changed in place. With recorded motion, `pieces` and the
-    `places` (R, m, P) of detected targets' new particles are given; the last beliefs are those about unseen targets.
+    once. `cells` accelerate the search for views near a particle. `last_age` (R, m), the ages of the previous reports
+    (inf: none), is changed in place.
     """
-    walk, (belief, known, _, _, present, time) = rules.walk, scene
+    walk, belief, known, present, clear = rules.walk, scene.belief, scene.known, scene.present, scene.clear
+    loads, nobody, room = walk.loads, particles.nobody(), particles.make_room(belief)
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            near = None if cells is None else sort_views(cells, views[r])
-            clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
-            moves = moves_at(rules, time[r] - 1) if time[r] > 0 else 0
-            if pieces is not None:
-                _track_recorded(rules, scene, r, views[r], clear, near, last_age[r], pieces, places[r], deviation[r])
-                continue
+            watch = watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], cells)
+            moves = moves_at(rules, scene.time[r] - 1) if scene.time[r] > 0 else 0
+            for j in range(known.shape[1] if scene.time[r] == 0 and rules.deviation == 0.0 else 0):
+                particles.scatter(walk, loads, belief, r, j, nobody)
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
                 present[r, j] = age < np.inf or (not rules.all_known and (rules.returns or present[r, j]))
                 if age < min(last + 1.0, _FORGOTTEN):
                     if rules.deviation == 0.0:
-                        particles.pin(walk, belief, r, j, known[r, j, :2], known[r, j, 2:4])
+                        detection = known[r, j, X], known[r, j, Y], known[r, j, VELOCITY_X], known[r, j, VELOCITY_Y]
+                        particles.pin(walk, loads, belief, r, j, detection, room)
                     for back in range(int(age), 0, -1):
-                        for _ in range(moves_at(rules, time[r] - back)):
-                            particles.advance(walk, belief, r, j, views[r], clear)
+                        for _ in range(moves_at(rules, scene.time[r] - back)):
+                            particles.advance(walk, loads, belief, r, j, watch)
                 else:
                     belief.course[r, j, particles.COUNT] = 0.0
                     if age == np.inf and last < np.inf:
                         present[r, j] = rules.returns and not rules.all_known
-                        particles.scatter(walk, belief, r, j, views[r], clear, near)
+                        particles.scatter(walk, loads, belief, r, j, watch)
                     for _ in range(moves):
-                        particles.advance(walk, belief, r, j, views[r], clear)
-                    particles.look_in_vain(walk, belief, r, j, views[r], clear, near)
+                        particles.advance(walk, loads, belief, r, j, watch)
+                    particles.miss_target(walk, loads, belief, r, j, watch, room)
                 last_age[r, j] = age
+
+
+@kernel
+def track_recorded_all(rules, scene, views, cells, last_age, new, share):
+    """Update the beliefs of all rows with recorded motion; see :func:`track_all`.
+
+    The pieces `new` are those of detected targets; the last beliefs are those about unseen targets.
+    """
+    belief, known, present, pieces, clear = scene.belief, scene.known, scene.present, new.pieces, scene.clear
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            watch = watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], cells)
+            for j in range(known.shape[1]):
+                age = known[r, j, AGE]
+                if age < min(last_age[r, j] + 1.0, _FORGOTTEN):
+                    present[r, j] = True
+                    recorded.take_pieces(new, belief, r, j, known[r, j, X], known[r, j, Y])
+                    for _ in range(int(age)):
+                        recorded.follow_pieces(pieces, belief, r, j)
+                elif present[r, j]:
+                    recorded.follow_pieces(pieces, belief, r, j)
+                    left = recorded.miss_recorded(belief, r, j, watch)
+                    present[r, j] = age < np.inf and left > _LEAST
+                    for p in range(belief.weight.shape[2] if present[r, j] else 0):  # somewhere else
+                        belief.weight[r, j, p] /= left
+                last_age[r, j] = age
+            if not rules.all_known:
+                unseen = known.shape[1]
+                if scene.time[r] == 0:
+                    recorded.start_unseen(pieces, belief, r, unseen)
+                else:
+                    recorded.follow_pieces(pieces, belief, r, unseen)
+                    recorded.add_arrivals(pieces, belief, r, unseen, scene.time[r])
+                recorded.miss_recorded(belief, r, unseen, watch)
 
 
 def shown_to_beliefs(scenario: Scenario) -> dict[str, bool]:
@@ -208,13 +227,23 @@ def shown_to_beliefs(scenario: Scenario) -> dict[str, bool]:
     return {"discs": True} if scenario.warehouses and scenario.random_discs and scenario.identities else {}
 
 
-class Knowledge:
+class Frame(NamedTuple):
+    """Update of beliefs or tracks in progress."""
+
+    new: Any  # the state, of B scenes
+    rows: Any  # the same arrays, of R rows of knowledge
+    starts: np.ndarray  # (B,) bool, scenes in which an episode begins
+    belief: Belief
+    run: Callable[..., None]  # of a kernel on all threads
+
+
+class Estimator:
     """Base class of beliefs and tracks, in rows of knowledge of a scene: one for all sensors, or one for each.
 
     Attributes:
         per_sensor: True if every sensor has its own row.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
-        pieces: recorded motion; None without it.
+        pieces: recorded motion; empty without it.
         shown: options of the observer, see :func:`shown_to_beliefs`.
     """
 
@@ -225,7 +254,8 @@ class Knowledge:
         self._sight = Sight(scenario)
         self.shown = shown_to_beliefs(scenario)
         self._finder = recorded.PieceFinder(scenario) if scenario.walk == "recorded" else None
-        self.pieces = None if self._finder is None else self._finder.pieces
+        self.pieces = recorded.no_pieces() if self._finder is None else self._finder.pieces
+        self._view = scenario.of_each_sensor("field_of_view")
         self._key = stream_keys(np.array([seed + 2**62]))[0]
         rng = np.random.default_rng(seed)
         normal = rng.standard_normal((self.particles, 4))
@@ -238,14 +268,49 @@ class Knowledge:
         owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
         return np.ascontiguousarray(values[:, owners, numbers])
 
-    def _continued(self, blank: Any, state: State, episode_start: Starts) -> tuple[Any, np.ndarray]:
-        """Return a copy of the state, or `blank` without one, and the scenes (B,) bool in which an episode begins."""
-        new, starts = blank, np.ones(len(blank.body), np.bool_)
-        if state is not None:
-            new = type(blank)(*copied_state(state, blank.body.shape))
-            starts = checked_starts(episode_start, len(starts))
+    def _particles_of(self, walk: WalkModel, beliefs: int) -> dict[str, tuple[Any, ...]]:
+        """Return the shapes of the arrays of a row's particles in the state, for a number of beliefs."""
+        rows = rows_of(walk.model, recorded=self._finder is not None)
+        return {
+            "body": (beliefs, rows, self.particles), "weight": (beliefs, self.particles),
+            "course": (beliefs, particles.COURSE), "stream": (2,),
+        }  # fmt: skip
+
+    def _begin(
+        self, kind: Any, shapes: Mapping[str, Any], discs: np.ndarray, state: State, episode_start: Starts
+    ) -> Frame:
+        """Return the frame of an update, with the `shapes` of the arrays of a row, by name, but for the time."""
+        b, whole = len(discs) // self.rows, {"stream": np.uint64, "present": np.bool_}
+        whole |= dict.fromkeys(("age", "label", "labels"), np.int64)
+        starts = np.ones(b, np.bool_)
+        if state is None:
+            arrays = {
+                name: np.zeros((b, self.rows, *shape), whole.get(name, np.float64)) for name, shape in shapes.items()
+            }
+            new = kind(**arrays, time=np.zeros(b, np.int64))
+        else:
+            new = kind(*copied_state(state, (b, self.rows, *shapes["body"])))
+            starts = checked_starts(episode_start, b)
         new.stream[starts], new.time[starts] = np.array([self._key, 0], np.uint64), 0
-        return new, starts
+        rows = {name: getattr(new, name).reshape(len(discs), *shape) for name, shape in shapes.items()}
+        rows = kind(**rows, time=np.repeat(new.time, self.rows))
+        belief = Belief(rows.body, rows.weight, rows.course, np.ascontiguousarray(rows.stream.T), discs)
+        return Frame(new, rows, starts, belief, Threads(b * self.rows, cores(), block=8).run)
+
+    @staticmethod
+    def _end(frame: Frame) -> None:
+        """Complete the state."""
+        frame.new.stream[:] = frame.belief.stream.T.reshape(frame.new.stream.shape)
+        frame.new.time[:] += 1
+
+    def _scene(
+        self, frame: Frame, known: np.ndarray, views: np.ndarray, clear: np.ndarray, present: np.ndarray, **now: Any
+    ) -> Scene:
+        """Return the scene, given the settings (B, n) of the sensors: lens, place on the rail, and pending turn."""
+        lens, along, pending = (np.repeat(now[name], self.rows, 0) for name in ("lens", "along", "pending"))
+        ahead = sight.turned_views(views, pending) if self.scenario.turn_rates else views
+        lens = sight.certain_view(np.where(lens > 0.0, lens, self._view), self.scenario)
+        return Scene(frame.belief, known, views, clear, present, frame.rows.time, ahead, lens, along.astype(np.float64))
 
 
 class BeliefState(NamedTuple):
@@ -265,12 +330,11 @@ class BeliefState(NamedTuple):
     mode: np.ndarray  # (B, g, m, 2)
 
 
-_SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS, _FIELD_OF_VIEW = range(11)
 _OBSTRUCTED = 0.9
 """Probability that no random disc hides a target in view."""
 
 
-class Beliefs(Knowledge):
+class Beliefs(Estimator):
     """Particle beliefs about the targets, as of a :class:`~hitmac.agents.tracking.ParticleTracker`, from observations.
 
     A belief extrapolates the last report of a target; a view without the target reduces the weight of the particles
@@ -297,7 +361,7 @@ class Beliefs(Knowledge):
         scenario: the scenario.
         particles: P, particles of a target; 1 or more.
         seed: seed of the particles, which is the same in all scenes.
-        more: further features of the observations, which are ignored.
+        plans: True if the observations have the features that plans need also of rails and motors.
 
     Attributes:
         rules: the scenario, for kernels.
@@ -309,8 +373,10 @@ class Beliefs(Knowledge):
         "sensor_y", "heading_sin", "heading_cos",
     )  # fmt: skip
 
-    def __init__(self, scenario: Scenario, particles: int, seed: int = 0, more: tuple[str, ...] = ()) -> None:
-        self.features = (*Beliefs.features, *(("field_of_view",) if scenario.zoom else ()), *more)  # type: ignore[misc]
+    def __init__(self, scenario: Scenario, particles: int, seed: int = 0, *, plans: bool = False) -> None:
+        more = {"field_of_view": scenario.zoom}
+        more |= {"along": scenario.rails, "pending_turn": scenario.turn_rates} if plans else {}
+        self.features = (*Beliefs.features, *(name for name, given in more.items() if given))  # type: ignore[misc]
         super().__init__(scenario, particles, seed)
         self.rules = Rules(
             walk=walk_model(scenario),
@@ -320,10 +386,15 @@ class Beliefs(Knowledge):
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
         self.model = track_states.make_model(scenario, self.rules.walk, self.pieces, 0.0)
-        self._view = scenario.of_each_sensor("field_of_view")
         self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
-        self.unseen = 0.0 if self.pieces is None or self.rules.all_known else self.pieces.expected
-        self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else None
+        self.unseen = 0.0 if self.rules.all_known else self.pieces.expected
+        self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else sight.NO_CELLS
+        m, filtered = scenario.num_targets, scenario.num_targets * (self.rules.deviation > 0.0)
+        unseen = self._finder is not None  # the last beliefs are about targets that were never seen
+        self._shapes = self._particles_of(self.rules.walk, m + unseen) | {
+            "last_age": (m,), "present": (m,), "place": (m, 2),
+            "mean": (filtered, 2, 4), "covariance": (filtered, 2, 4, 4), "mode": (filtered, 2),
+        }  # fmt: skip
 
     def update(
         self,
@@ -339,81 +410,62 @@ class Beliefs(Knowledge):
         The arguments are those of :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`; features (B, n, m, 10),
         and `discs` (B, k, 3), those of the observation of a game.
         """
-        m = self.scenario.num_targets
-        size = self.scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
+        scenario, g, m = self.scenario, self.rows, self.scenario.num_targets
+        size = scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
         pairs, mask = checked_observation(pairs, mask, self.features, size)
         if self.shown and discs is None:
             raise ValueError("the observation has no discs; in a game it needs the option discs=True")
-        pairs = pairs.astype(np.float32, copy=False)
         if targets is not None:
             targets = checked_lists(targets, mask, m)
-        b, g = len(mask), self.rows
-        rows = m + (self._finder is not None)  # the last are the unseen
-        blank = BeliefState(
-            np.zeros((b, g, rows, particles.ROWS, self.particles)),
-            np.zeros((b, g, rows, self.particles)),
-            np.zeros((b, g, rows, particles.COURSE)),
-            np.zeros((b, g, 2), np.uint64),
-            np.zeros((b, g, m)),
-            np.zeros((b, g, m), np.bool_),
-            np.zeros(b, np.int64),
-            np.zeros((b, g, m, 2)),
-            *(np.zeros((b, g, m * (self.rules.deviation > 0.0), *shape)) for shape in ((2, 4), (2, 4, 4), (2,))),
-        )
-        new, starts = self._continued(blank, state, episode_start)
-        new.last_age[starts], new.present[starts] = np.inf, self._finder is None
-        body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
-        views = self._views(pairs)
-        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), self._in_the_way(views, discs))
-        threads = Threads(b * g, cores(), block=8)
-        if starts.any() and self._finder is None:
-            threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, g))
-        known = np.empty((b * g, m, 5))
-        reports = self._reports(pairs, mask, targets, views)
-        threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
-        clear = self._sight.clear(views[:: self.rows, :, VIEW_X], views[:: self.rows, :, VIEW_Y], discs)
-        scene, deviation = Scene(belief, known, views, clear, present, np.repeat(new.time, g)), np.zeros((b * g, m))
-        if self.rules.deviation > 0.0:
-            filters = tuple(array.reshape(b * g, *array.shape[2:]) for array in new[-3:])
-            threads.run(
-                filter_all, self.rules, self.model, filters, scene, last_age, self._draws, self.pieces, deviation
-            )  # fmt: skip
-        places = None
-        if self._finder is not None:
-            seen = known[..., AGE] < np.minimum(last_age + 1.0, _FORGOTTEN)
-            places = self._finder.nearest(known, seen, self.particles)
-        looks = self._looks(views, reports.within)
-        threads.run(
-            track_all, self.rules, scene, looks, clear, self._cells, last_age, deviation, self.pieces, places
+        pairs = pairs.astype(np.float32, copy=False)
+        nothing = np.zeros(mask.shape[:2], np.float32)
+        settings = dict(zip(self.features, np.moveaxis(pairs[:, :, 0], -1, 0), strict=True))  # (B, n) each
+        shown = dict(zip(self.features, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m) each
+        lens = 360.0 * shown["field_of_view"][..., 0] if scenario.zoom else nothing
+        views = self._views(shown, lens)
+        frame = self._begin(BeliefState, self._shapes, self._in_the_way(views, discs), state, episode_start)
+        new, rows, run = frame.new, frame.rows, frame.run
+        new.last_age[frame.starts], new.present[frame.starts] = np.inf, self._finder is None
+        known = np.empty((len(views), m, 5))
+        reports = self._reports(shown, mask, targets, views)
+        run(merge_reports, reports, rows.last_age, rows.place, known)
+        clear = self._sight.clear(views[::g, :, VIEW_X], views[::g, :, VIEW_Y], discs)
+        scene = self._scene(
+            frame, known, views, clear, rows.present, lens=lens, along=settings.get("along", nothing),
+            pending=180.0 * settings.get("pending_turn", nothing),
         )  # fmt: skip
-        new.stream[:] = belief.stream.T.reshape(b, g, 2)
-        new.time[:] += 1
+        deviation = np.zeros((len(views), m if self._finder is not None else 0))
+        if self.rules.deviation > 0.0:
+            filters = track_states.Modes(rows.mean, rows.covariance, rows.mode)
+            run(filter_all, self.rules, self.model, filters, scene, rows.last_age, self._draws, deviation)
+        given = self.rules, scene, self._certain(views, reports.within), self._cells, rows.last_age
+        if self._finder is None:
+            run(track_all, *given)
+        else:
+            seen = known[..., AGE] < np.minimum(rows.last_age + 1.0, _FORGOTTEN)
+            places = self._finder.nearest(known, seen, self.particles)
+            run(track_recorded_all, *given, NewPieces(self.pieces, places, deviation))
+        self._end(frame)
         return scene, new
-
-    def fields_of_view(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the present fields of view (B, n) in degrees; of a sensor that does not work, that of the start."""
-        if not self.scenario.zoom:
-            return np.broadcast_to(self._view, pairs.shape[:2])
-        shown = 360.0 * pairs[:, :, 0, _FIELD_OF_VIEW].astype(np.float64)
-        return np.where(shown > 0.0, shown, self._view)
 
     def _in_the_way(self, views: np.ndarray, discs: np.ndarray | None) -> np.ndarray:
         """Return the discs (R, k, 3) along which targets that carry loads slide: obstacles and sensors."""
         if not self.scenario.warehouses:
             return np.zeros((len(views), 0, 3))
-        sensors = np.where([True, True, False], views[..., :3], self.scenario.sensor_radius)
+        radius = np.full(views.shape[:2], self.scenario.sensor_radius)
+        sensors = np.stack((views[..., VIEW_X], views[..., VIEW_Y], radius), -1)
         known = self._sight.discs[None] if discs is None else np.repeat(discs, self.rows, 0)
         return np.concatenate((sensors, np.broadcast_to(known, (len(views), *known.shape[1:]))), 1)
 
-    def _views(self, pairs: np.ndarray) -> np.ndarray:
+    def _views(self, shown: Mapping[str, np.ndarray], lens: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
-        pose, scenario = pairs[:, :, 0].astype(np.float64), self.scenario
-        cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
+        scenario = self.scenario
+        cos, sin, x, y = (shown[name][..., 0] for name in ("heading_cos", "heading_sin", "sensor_x", "sensor_y"))
+        x, y = scenario.extent[0] * x, scenario.extent[1] * y
         working = cos**2 + sin**2 > 0.5
-        view = self.fields_of_view(pairs)
+        view = np.where(lens > 0.0, lens, self._view)  # of a sensor that does not work, that of the start
         half = np.where(view < 360.0, np.cos(np.radians(0.5 * sight.certain_view(view, scenario))), -2.0)
         squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
-        x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, squared * working, working), -1)
         chance = 1.0 - float(np.mean(scenario.miss_rates))
         if scenario.random_discs and not self.shown:
@@ -430,17 +482,18 @@ class Beliefs(Knowledge):
         views[..., VIEW_CHANCE] = detects.reshape(-1, x.shape[1])
         return views
 
-    def _reports(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None, views: np.ndarray) -> Reports:
+    def _reports(
+        self, shown: Mapping[str, np.ndarray], mask: np.ndarray, targets: np.ndarray | None, views: np.ndarray
+    ) -> Reports:
         """Return the reports in the sensors' lists."""
-        scenario, shown = self.scenario, pairs.astype(np.float64)
-        every = views[:: self.rows]
+        scenario, every = self.scenario, views[:: self.rows]
         x, y, c, s = (every[..., k, None] for k in (VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN))
         # Unit vector of the line of sight, from the heading's and the bearing's.
-        east = c * shown[..., _COS] - s * shown[..., _SIN]
-        north = s * shown[..., _COS] + c * shown[..., _SIN]
-        away = scenario.distance_scale * shown[..., _DISTANCE]
-        radial, tangential = (scenario.top_speed * shown[..., k] for k in (_RADIAL, _TANGENTIAL))
-        age = np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf)
+        sin, cos = shown["bearing_sin"], shown["bearing_cos"]
+        east, north = c * cos - s * sin, s * cos + c * sin
+        away = scenario.distance_scale * shown["distance"]
+        radial, tangential = (scenario.top_speed * shown[f"{name}_velocity"] for name in ("radial", "tangential"))
+        age = np.where(mask, np.rint(100 * shown["age"]), np.inf)
         velocity = radial * east - tangential * north, radial * north + tangential * east
         report = np.stack((x + away * east, y + away * north, *velocity, age), -1)
         # A target as far as the farthest may not be listed; observations are rounded and have errors.
@@ -453,16 +506,16 @@ class Beliefs(Knowledge):
             targets = np.tile(np.arange(mask.shape[-1], dtype=np.int32), (*mask.shape[:2], 1))
         return Reports(report, targets, mask, np.ascontiguousarray(every[..., VIEW_X : VIEW_Y + 1]), within)
 
-    def _looks(self, views: np.ndarray, within: np.ndarray) -> np.ndarray:
+    def _certain(self, views: np.ndarray, within: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) with ranges within which the lists show every target in view."""
         if self.rules.all_known:
             return views
-        looks, most = views.copy(), within
+        certain, most = views.copy(), within
         if self.per_sensor:  # the range of the view must be within the reach of the row's own list
             row = np.arange(len(views))
             own = views[row, row % views.shape[1]][:, None]
             reach = np.where(own[..., VIEW_RANGE] > 0.0, within.reshape(-1, 1), np.inf)  # else it has no list
             apart = np.hypot(views[..., VIEW_X] - own[..., VIEW_X], views[..., VIEW_Y] - own[..., VIEW_Y])
             most = np.maximum(reach - apart, 0.0)
-        looks[..., VIEW_RANGE] = np.minimum(looks[..., VIEW_RANGE], most**2)
-        return looks
+        certain[..., VIEW_RANGE] = np.minimum(certain[..., VIEW_RANGE], most**2)
+        return certain

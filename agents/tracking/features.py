@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
 from hitmac.agents.policy import Observation, Starts, State
-from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, GOALS, NOISE_X, NOISE_Y, SPEED, X, Y, has_bounty
-from hitmac.agents.tracking.recorded import PLACE
+from hitmac.agents.tracking import sight
+from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Rules, Scene
+from hitmac.agents.tracking.carriers import has_bounty
+from hitmac.agents.tracking.recorded import Pieces
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.tracks import Tracks, TracksState
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, GOALS, NOISE_X, NOISE_Y, PLACE, SPEED, X, Y
 from hitmac.envs import observation
 from hitmac.envs.deployment import observe
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.duel_rules import NOISE_CHANGE
-from hitmac.envs.kernels.state import DRAWS, KEY, TIME
+from hitmac.envs.kernels.state import DRAWS, KEY, TIME, Values
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
 from hitmac.envs.kernels.values import make_values, value_of
 from hitmac.envs.observation import DetectionObserver, Observer
@@ -38,13 +40,15 @@ AIMS_AHEAD = 2  # of AHEAD
 AIMS = len(ZOOMS) * len(TURNS)
 OF_LENS = SECTORS + 2 * AIMS
 _MOST = 100.0  # bound of every feature
+EQUAL = Values(np.ones(1), np.zeros((0, 2)), np.zeros(1, np.int64), np.zeros(0))
+"""Values of targets that are all worth 1."""
 
 
 @inlined
 def _add_to_sectors(view, clear, x, y, mass, sectors):
     """Distribute a mass at (x, y), if in range and in sight, linearly over the two sectors nearest to its bearing."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
-    if dx * dx + dy * dy <= view[VIEW_RANGE] and (clear is None or is_clear(clear, dx, dy)):
+    if dx * dx + dy * dy <= view[VIEW_RANGE] and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
         _distribute(_bearing(view, dx, dy), mass, sectors)
 
 
@@ -71,15 +75,15 @@ def _field_of_view(view):
 
 
 @compiled
-def _add_to_lens(view, zoom, clear, x, y, mass, alone, row):
-    """Add a mass at (x, y) to the sectors at the longest range, and to the aims of the lens that see it.
+def _add_to_lens(view, zoom, clear, place, mass, alone, row):
+    """Add a mass at a `place` (x, y) to the sectors at the longest range, and to the aims of the lens that see it.
 
     If no other sensor sees it, the lens is `alone`, and its second row of aims gets the mass too.
     """
-    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+    dx, dy = place[0] - view[VIEW_X], place[1] - view[VIEW_Y]
     squared, opening = dx * dx + dy * dy, _field_of_view(view)
     area = view[VIEW_RANGE] * opening
-    if squared * zoom[0] <= area and (clear is None or is_clear(clear, dx, dy)):
+    if squared * zoom[0] <= area and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
         bearing = _bearing(view, dx, dy)
         _distribute(bearing, mass, row[:SECTORS])
         off = math.degrees(bearing)
@@ -90,12 +94,6 @@ def _add_to_lens(view, zoom, clear, x, y, mass, alone, row):
                 seen = mass * (away <= 0.5 * then)
                 row[SECTORS + k * len(TURNS) + h] += seen
                 row[SECTORS + AIMS + k * len(TURNS) + h] += seen * alone
-
-
-@inlined
-def _by_value(mass, values, per_value, j, x, y):
-    """Return the mass of target j at (x, y), by value."""
-    return mass if values is None else mass * value_of(values, j, x, y) * per_value
 
 
 @inlined
@@ -120,112 +118,122 @@ def _write_mean(view, x, y, scale, row):
     return east, north
 
 
-@allocating
-def _describe(rules, scales, values, zoom, pieces, j, body, weight, total, age, views, clear, pairs):
-    """Add the features (n, d) of target j to zeros, for `scales` of time, distance, speed and value.
+class Scales(NamedTuple):
+    """Scenario and units of the features of beliefs."""
 
-    `total` is the sum of the weights.
-    """
+    rules: Rules
+    pieces: Pieces
+    values: Values
+    zoom: tuple[float, float]  # narrowest and widest field of view; (0, 0): fixed lenses
+    pace: float  # seconds of motion in a sub-step
+    distance: float
+    top_speed: float
+    per_value: float
+
+
+@inlined
+def _course_of(walk, loads, body, p):
+    """Return the unit vector of particle p's course, the distance to its goal, and what noise adds to the vector."""
+    dx, dy = body[AIM_X, p], body[AIM_Y, p]
+    if loads is not None or walk.model == GOALS:
+        dx, dy = dx - body[X, p], dy - body[Y, p]
+    away = math.sqrt(dx * dx + dy * dy)
+    unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
+    noise_x, noise_y = 0.0, 0.0
+    if loads is not None:
+        noise_x, noise_y = _noise(body, p, unit_x, unit_y)
+    return unit_x, unit_y, away, noise_x, noise_y
+
+
+@allocating
+def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
+    """Add the features (n, d) of target j to zeros, given the sum of its weights and its age."""
+    total, age = total_and_age
+    walk, pieces, zoom, views, pace = scales.rules.walk, scales.pieces, scales.zoom, watch.views, scales.pace
     lenses = SUMMARY + len(AHEAD) * SECTORS
-    n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
-    pace, scale, top_speed, per_value = scales
-    to_places = model in (GOALS, CARRY)
+    n, particles = views.shape[0], weight.shape[0]
     squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0
     mean = np.zeros((len(AHEAD), 2))  # of the positions, times the total
     seen = np.zeros(n, np.bool_)  # by each sensor
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
-        dx, dy = body[AIM_X, p], body[AIM_Y, p]
-        if to_places:
-            dx, dy = dx - x, dy - y
-        away = math.sqrt(dx * dx + dy * dy)
-        speed = body[SPEED, p] * (1.0 + 0.5 * rules.walk.speed_noise)
-        unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
-        noise_x, noise_y = _noise(body, p, unit_x, unit_y) if model == CARRY else (0.0, 0.0)
+        unit_x, unit_y, away, noise_x, noise_y = _course_of(walk, loads, body, p)
+        speed = body[SPEED, p] * (1.0 + 0.5 * walk.speed_noise)
         squares += mass * (x * x + y * y)
         velocity_x += mass * speed * (unit_x + noise_x)
         velocity_y += mass * speed * (unit_y + noise_y)
-        owed += mass * has_bounty(rules.walk, body, p)
+        if loads is not None:
+            owed += mass * has_bounty(loads, body, p)
         for k in range(len(AHEAD)):
             gone = speed * pace * AHEAD[k]
-            gone = min(gone, away) if to_places else gone
+            gone = min(gone, away) if loads is not None or walk.model == GOALS else gone
             kept = speed * pace * (1.0 - (1.0 - NOISE_CHANGE) ** AHEAD[k]) / NOISE_CHANGE  # expected way with the noise
             ahead_x, ahead_y, stays = x + gone * unit_x + kept * noise_x, y + gone * unit_y + kept * noise_y, True
-            if pieces is not None:
+            if pieces.rest.shape[0] > 0:
                 place = int(body[PLACE, p])
                 stays = pieces.rest[place] >= AHEAD[k]
                 then = place + AHEAD[k] if stays else place
                 ahead_x = x + pieces.position[then, 0] - pieces.position[place, 0]
                 ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
             mean[k, 0], mean[k, 1] = mean[k, 0] + mass * ahead_x, mean[k, 1] + mass * ahead_y
-            first, share = SUMMARY + k * SECTORS, _by_value(mass, values, per_value, j, ahead_x, ahead_y)
-            aims, seen_by = zoom is not None and k < AIMS_AHEAD, 0
+            first, share = SUMMARY + k * SECTORS, mass * value_of(scales.values, j, ahead_x, ahead_y) * scales.per_value
+            aims, seen_by = zoom[1] > 0.0 and k < AIMS_AHEAD, 0
             for i in range(n if aims or k == 0 else 0):
-                view, way = views[i], None if clear is None else clear[i]
-                seen[i] = view[VIEW_RANGE] > 0.0 and in_view(view, way, ahead_x, ahead_y)
+                seen[i] = views[i, VIEW_RANGE] > 0.0 and in_view(views[i], watch.clear[i], ahead_x, ahead_y)
                 seen_by += seen[i]
                 if k == 0:  # AHEAD begins with now
                     pairs[i, 4] += share * seen[i]
             for i in range(n):
                 if views[i, VIEW_RANGE] > 0.0 and stays:
                     sectors = pairs[i, first : first + SECTORS]
-                    _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, share, sectors)
+                    _add_to_sectors(views[i], watch.clear[i], ahead_x, ahead_y, share, sectors)
                     if aims:
                         row, alone = pairs[i, lenses + LENS + k * OF_LENS :], seen_by == seen[i]
-                        _add_to_lens(
-                            views[i], zoom, None if clear is None else clear[i], ahead_x, ahead_y, share, alone, row
-                        )  # fmt: skip
+                        _add_to_lens(views[i], zoom, watch.clear[i], (ahead_x, ahead_y), share, alone, row)
     mean_x, mean_y, squares = mean[0, 0] / total, mean[0, 1] / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
     for i in range(n):
         together += pairs[i, 4]
     for i in range(n):
-        east, north = _write_mean(views[i], mean_x, mean_y, scale, pairs[i])
+        east, north = _write_mean(views[i], mean_x, mean_y, scales.distance, pairs[i])
         pairs[i, 3] = pairs[i, SUMMARY : SUMMARY + SECTORS].sum()
         pairs[i, 5] = together - pairs[i, 4]
-        pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
-        pairs[i, 7] = (velocity_y * east - velocity_x * north) / top_speed
-        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
+        pairs[i, 6] = (velocity_x * east + velocity_y * north) / scales.top_speed
+        pairs[i, 7] = (velocity_y * east - velocity_x * north) / scales.top_speed
+        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scales.distance
         pairs[i, 9] = min(age * 0.01, 10.0)
         pairs[i, 10] = age == 0.0
-        if model == CARRY:
+        if loads is not None:
             pairs[i, -1] = owed / total
-        if zoom is not None:
+        if zoom[1] > 0.0:
             pairs[i, lenses], pairs[i, lenses + 1] = (
-                _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scale,
+                _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scales.distance,
             )  # fmt: skip
             for k in range(1, len(AHEAD)):
                 row = pairs[i, lenses + LENS - (len(AHEAD) - k) * OF_MEAN :]
-                _write_mean(views[i], mean[k, 0] / total, mean[k, 1] / total, scale, row)
+                _write_mean(views[i], mean[k, 0] / total, mean[k, 1] / total, scales.distance, row)
 
 
 @kernel
-def describe_all(rules, scales, values, zoom, pieces, doubtful, scene, clear, pairs, share):
+def describe_all(scales, doubtful, scene, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`.
 
-    `values` and `zoom` are those of the scenario, or None. With recorded motion, `pieces` are given; a belief after
-    those of the targets is about targets never seen. The weights of `doubtful` targets sum to the probability that they
-    exist.
+    With recorded motion, a belief after those of the targets is about targets never seen. The weights of `doubtful`
+    targets sum to the probability that they exist.
     """
-    belief, known, views, _, present, _ = scene
+    belief, known, views, clear = scene.belief, scene.known, scene.views, scene.clear
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            ways = None if clear is None else clear[r * clear.shape[0] // known.shape[0]]
-            for j in range(known.shape[1]):
-                if present[r, j]:
-                    body, weight, age = belief.body[r, j], belief.weight[r, j], known[r, j, AGE]
-                    total = weight.sum() if doubtful else 1.0
-                    _describe(
-                        rules, scales, values, zoom, pieces, j, body, weight, total, age, views[r], ways, pairs[r, :, j]
-                    )  # fmt: skip
-            for j in range(known.shape[1], pairs.shape[2]):
-                body, weight, total = belief.body[r, j], belief.weight[r, j], belief.weight[r, j].sum()
-                if total > 0.0:
-                    _describe(
-                        rules, scales, values, zoom, pieces, j, body, weight, total, np.inf, views[r], ways,
-                        pairs[r, :, j],
-                    )  # fmt: skip
+            watch = sight.watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], sight.NO_CELLS)
+            for j in range(pairs.shape[2]):
+                body, weight, total, age = belief.body[r, j], belief.weight[r, j], 1.0, np.inf
+                if j < known.shape[1]:
+                    age = known[r, j, AGE]
+                if doubtful or j >= known.shape[1]:
+                    total = weight.sum()
+                if scene.present[r, j] if j < known.shape[1] else total > 0.0:
+                    _describe(scales, scales.rules.walk.loads, j, body, weight, (total, age), watch, pairs[r, :, j])
 
 
 class BeliefFeatures:
@@ -262,26 +270,27 @@ class BeliefFeatures:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.beliefs = Beliefs(scenario, PARTICLES) if scenario.identities else Tracks(scenario, PARTICLES)
-        unseen = self.beliefs.pieces is not None and not self.beliefs.rules.all_known
+        unseen = len(self.beliefs.pieces.rest) > 0 and not self.beliefs.rules.all_known
         shape = scenario.num_sensors, scenario.num_targets + unseen
-        carries = self.beliefs.rules.walk.model == CARRY
+        carries = self.beliefs.rules.walk.loads is not None
         count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0) + carries
         pairs = spaces.Box(-_MOST, _MOST, (*shape, count), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
         pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
-        self._scales = pace, scenario.distance_scale, scenario.top_speed, 1.0 / scenario.highest_value
-        self._values = make_values(scenario) if scenario.has_values else None
+        values, highest = (make_values(scenario), scenario.highest_value) if scenario.has_values else (EQUAL, 1.0)
+        narrow, wide = map(float, scenario.zoom or (0, 0))
+        self._scales = Scales(
+            self.beliefs.rules, self.beliefs.pieces, values, (narrow, wide), pace, scenario.distance_scale,
+            scenario.top_speed, 1.0 / highest,
+        )  # fmt: skip
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         scene = likeliest(scene, self.scenario.num_targets)
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
-        Threads(rows, cores(), block=8).run(
-            describe_all, self.beliefs.rules, self._scales, self._values, self.scenario.zoom or None,
-            self.beliefs.pieces, not self.scenario.identities, scene, scene.clear, pairs,
-        )  # fmt: skip
+        Threads(rows, cores(), block=8).run(describe_all, self._scales, not self.scenario.identities, scene, pairs)
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present
         return {"pairs": pairs, "mask": (works[:, :, None] & present[:, None]).astype(np.int8)}
@@ -401,7 +410,7 @@ def update(
     """Return beliefs or tracks after an observation of their features, and their state."""
     mask = observation["mask"] != 0
     if isinstance(beliefs, Tracks):
-        given = observation["detections"], mask, observation["sensors"][..., :7]  # without the motion of motors
+        given = observation["detections"], mask, observation["sensors"]
         looked = observation.get("looked")
         return beliefs.update(*given, state, episode_start, looked)
     return beliefs.update(observation["pairs"], mask, state, episode_start, discs=observation.get("discs"))

@@ -1,10 +1,4 @@
-"""Particle tracker: motion, detections, and looks without detections. Compiled by numba.
-
-The rows of a particle are position, aim, speed, length of the last move, and moves since its course began. The aim is
-the goal of a particle that walks to goals, otherwise the unit vector of its direction. A particle that carries loads
-has its warehouse as aim, the noise of its direction in place of the next two rows, and one more row: the steps in which
-it was seen since it took its load.
-"""
+"""Particle tracker: motion, detections, and missed detections. Compiled by numba."""
 
 import math
 from collections.abc import Sequence
@@ -14,106 +8,35 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import check_finite
-from hitmac.agents.tracking.sight import VIEW_X, VIEW_Y, Sight, chance_of_none
-from hitmac.envs.kernels.duel import slide
-from hitmac.envs.kernels.duel_rules import NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK
+from hitmac.agents.tracking import walk_model
+from hitmac.agents.tracking.carriers import begin_carrying, carry, pin_carrier
+from hitmac.agents.tracking.sight import NO_CELLS, VIEW_X, VIEW_Y, Sight, chance_of_none, watch_from
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, GOALS, MODELS, MOVES, RANDOM, SPEED, STEP, X, Y
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
 from hitmac.envs.validation import Choice, NotNegative, convert
 
-X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES, SEEN = range(8)  # rows of a particle
-ROWS = 8
-MODELS = ("goals", "constant velocity", "random", "carry")
-"""The walk models; see :class:`~hitmac.agents.tracking.ParticleTracker`."""
-
-GOALS, CONSTANT_VELOCITY, RANDOM, CARRY = range(4)
-NOISE_X, NOISE_Y = STEP, MOVES  # rows of a particle that carries loads, in steps; inf: not drawn yet
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,
 # slowest and fastest move.
-START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
+START_X, START_Y, MEAN_X, MEAN_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
 COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
-_ONE, _TWO, _THREE, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)  # a move may draw 4 numbers
-
-
-class WalkModel(NamedTuple):
-    """Walk assumed by a tracker; lengths in arena units, times in seconds."""
-
-    model: int  # index in MODELS
-    half_width: float  # of the arena
-    half_height: float
-    min_speed: float
-    max_speed: float
-    speed_noise: float  # largest relative increase of a move's length
-    time_step: float
-    swerve: float  # radians
-    goal_radius: float
-    stuck_distance: float
-    patience: float
-    x_low: float  # initial area of an unknown target
-    x_high: float
-    y_low: float
-    y_high: float
-    warehouses: np.ndarray  # (W, 2) centres
-    warehouse_size: float  # half a side
-    bounty: float  # steps in view, times the speed, that a load is worth
-
-
-def walk_model(scenario: Scenario) -> WalkModel:
-    """Return the model of a scenario's walk, of its `motion` in :data:`hitmac.envs.kernels.walks.WALKS`.
-
-    Targets that carry loads and whose positions have errors keep a constant velocity, since their noise is not known.
-    """
-    model = MODELS.index(WALKS[scenario.walk].motion)
-    if model == CARRY and (max(scenario.position_errors) > 0.0 or not scenario.identities):
-        model = CONSTANT_VELOCITY
-    speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
-    return WalkModel(
-        model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),
-        scenario.goal_radius, scenario.stuck_distance, scenario.goal_patience, *scenario.target_area,
-        np.array(scenario.warehouses, np.float64).reshape(-1, 2), scenario.warehouse_size,
-        scenario.cargo_worth * scenario.max_speed,
-    )  # fmt: skip
+_ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
 
 
 @inlined
-def _inside(walk, x, y, place_x, place_y):
-    """Return True if (x, y) is in the warehouse at a place."""
-    return max(abs(x - place_x), abs(y - place_y)) <= walk.warehouse_size
-
-
-@inlined
-def _another(walk, x, y, draw):
-    """Return a warehouse that (x, y) is not in, by a draw in [0, 1)."""
-    places = walk.warehouses
-    first = int(draw * places.shape[0])
-    if _inside(walk, x, y, places[first, 0], places[first, 1]):
-        again = (draw * places.shape[0] - first) * (places.shape[0] - 1)
-        first = (first + 1 + int(again)) % places.shape[0]
-    return places[first, 0], places[first, 1]
-
-
-@inlined
-def has_bounty(walk, body, p):
-    """Return True if particle p, whose pace tells its cargoes, was not seen as often as its load is worth."""
-    return body[SEEN, p] * body[SPEED, p] < walk.bounty
-
-
-@inlined
-def begin_course(walk, body, p, key, counter):
-    """Draw the speed and the aim of particle p: a goal anywhere in the arena, or a direction."""
+def begin_course(walk, loads, body, p, key, counter):
+    """Draw the speed and the aim of particle p: a goal anywhere in the arena, a direction, or a warehouse."""
+    if loads is not None:
+        begin_carrying(walk, loads, body, p, key, counter)
+        return
     body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
-    body[MOVES, p] = 0.0
-    if walk.model == CARRY:
-        body[SPEED, p] = walk.max_speed if uniform(key, counter) < 0.5 else walk.min_speed
-        body[AIM_X, p], body[AIM_Y, p] = _another(walk, np.inf, np.inf, uniform(key, counter + _ONE))
-        body[SEEN, p] = 0.0
-    elif walk.model == GOALS:
+    body[STEP, p], body[MOVES, p] = np.inf, 0.0
+    if walk.model == GOALS:
         body[AIM_X, p] = walk.half_width * (2.0 * uniform(key, counter + _ONE) - 1.0)
         body[AIM_Y, p] = walk.half_height * (2.0 * uniform(key, counter + _TWO) - 1.0)
     else:
@@ -134,7 +57,7 @@ def move(walk, body, p, key, counter, increase):
         mean = body[SPEED, p] * (1.0 + walk.speed_noise * 0.5) * walk.time_step
         near = max(walk.goal_radius, 0.5 * mean)  # a target that overshoots its goal turns soon
         if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
-            begin_course(walk, body, p, key, counter)
+            begin_course(walk, None, body, p, key, counter)
             counter += _DRAWS
             dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
         length = body[SPEED, p] * (1.0 + walk.speed_noise * increase) * walk.time_step
@@ -162,55 +85,6 @@ def move(walk, body, p, key, counter, increase):
     return counter
 
 
-_NOISE = 0.5  # largest one of a target that carries loads, in each axis, in steps
-_EQUAL, _DOUBT = 1e-3, 0.02  # of speeds; probability of a warehouse that was excluded
-
-
-@inlined
-def _step_round(views, clear, x, y, dx, dy, side):
-    """Return the step (dx, dy) from (x, y), turned by the fewest times 45 degrees by which it does not end in a view.
-
-    It turns to the `side` 1 (left) or -1 first. If no step by at most 135 degrees does, it is (0, 0).
-    """
-    for turn in range(7):
-        angle = side * 0.25 * math.pi * ((turn + 1) // 2) * (1.0 if turn % 2 == 1 else -1.0)
-        c, s = math.cos(angle), math.sin(angle)
-        to_x, to_y = c * dx - s * dy, s * dx + c * dy
-        if chance_of_none(views, clear, None, x + to_x, y + to_y) == 1.0:
-            return to_x, to_y
-    return 0.0, 0.0
-
-
-@inlined
-def carry(walk, discs, views, clear, body, p, key, counter):
-    """Move particle p once, as a target that carries loads; it takes the draws from `counter` to ``counter + 3``.
-
-    It moves towards its warehouse by a full step, with a noise that it keeps for some steps, slides along `discs`
-    (k, 3), and steps round `views` (n, 7), unless they are None. In its warehouse it takes another one, and a new load.
-    """
-    x, y, step = body[X, p], body[Y, p], body[SPEED, p] * walk.time_step
-    if _inside(walk, x, y, body[AIM_X, p], body[AIM_Y, p]):
-        body[AIM_X, p], body[AIM_Y, p] = _another(walk, x, y, uniform(key, counter))
-        body[SEEN, p] = 0.0
-    if body[NOISE_X, p] > _NOISE or uniform(key, counter + _ONE) < NOISE_CHANGE:
-        body[NOISE_X, p] = _NOISE * (2.0 * uniform(key, counter + _TWO) - 1.0)
-        body[NOISE_Y, p] = _NOISE * (2.0 * uniform(key, counter + _THREE) - 1.0)
-    dx, dy = body[AIM_X, p] - x, body[AIM_Y, p] - y
-    away = max(math.sqrt(dx * dx + dy * dy), 1e-9)
-    dx = min(max(dx / away + body[NOISE_X, p], -1.0), 1.0)
-    dy = min(max(dy / away + body[NOISE_Y, p], -1.0), 1.0)
-    scale = step / max(math.sqrt(dx * dx + dy * dy), 1.0)
-    dx, dy = dx * scale, dy * scale
-    for k in range(discs.shape[0]):
-        dx, dy = slide(x, y, dx, dy, discs[k, 0], discs[k, 1], discs[k, 2])
-    if views is not None:
-        dx, dy = _step_round(views, clear, x, y, dx, dy, math.copysign(1.0, body[NOISE_X, p]))
-    if dx * dx + dy * dy <= (STUCK * step) ** 2 and uniform(key, counter + _TWO) < NOISE_CHANGE_STUCK:
-        body[NOISE_X, p] = np.inf
-    body[X, p] = min(max(x + dx, -walk.half_width), walk.half_width)
-    body[Y, p] = min(max(y + dy, -walk.half_height), walk.half_height)
-
-
 @inlined
 def to_border(walk, x, y, ahead_x, ahead_y):
     """Return the distance from (x, y) to the arena's border in a direction."""
@@ -234,7 +108,7 @@ def moves_until_stuck(stuck, noise, step, draw):
 class Belief(NamedTuple):
     """Beliefs about m targets in each of B scenes, as P particles each."""
 
-    body: np.ndarray  # (B, m, 8, P) rows of the particles
+    body: np.ndarray  # (B, m, d, P) rows of the particles, see walk_model
     weight: np.ndarray  # (B, m, P), sum 1 over the particles
     course: np.ndarray  # (B, m, 8)
     stream: np.ndarray  # (2, B) uint64
@@ -250,38 +124,35 @@ def put_anywhere(walk, belief, b, j, p):
 
 
 @inlined
-def set_out(walk, belief, b, j, p):
+def set_out(walk, loads, belief, b, j, p):
     """Begin a course of particle p of a target of which only the place is known."""
-    begin_course(walk, belief.body[b, j], p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+    begin_course(walk, loads, belief.body[b, j], p, belief.stream[KEY, b], belief.stream[DRAWN, b])
     belief.stream[DRAWN, b] += np.uint64(3)
-    belief.body[b, j, STEP, p] = np.inf
 
 
-@allocating
-def scatter(walk, belief, b, j, views, clear, near):
-    """Spread the particles over the area of unknown targets, if possible outside the views (n, 7).
-
-    `clear` and `near` are those of :func:`~hitmac.agents.tracking.sight.chance_of_none`.
-    """
+@compiled
+def scatter(walk, loads, belief, b, j, watch):
+    """Spread the particles over the area of unknown targets, if possible out of view."""
     body = belief.body[b, j]
     for p in range(body.shape[1]):
         for _ in range(8):
             put_anywhere(walk, belief, b, j, p)
-            if draw_uniform(belief.stream, b) < chance_of_none(views, clear, near, body[X, p], body[Y, p]):
+            if draw_uniform(belief.stream, b) < chance_of_none(watch, body[X, p], body[Y, p]):
                 break
-        set_out(walk, belief, b, j, p)
-    belief.weight[b, j] = 1.0 / body.shape[1]
-    belief.course[b, j] = 0.0
+        set_out(walk, loads, belief, b, j, p)
+        belief.weight[b, j, p] = 1.0 / body.shape[1]
+    for k in range(COURSE):
+        belief.course[b, j, k] = 0.0
 
 
-@allocating
-def advance(walk, belief, b, j, views, clear):
-    """Move all particles of a target once; those that carry loads step round `views` (n, 7), unless they are None."""
+@compiled
+def advance(walk, loads, belief, b, j, watch):
+    """Move all particles of a target once; those that carry loads step round the views of `watch`."""
     body, key = belief.body[b, j], belief.stream[KEY, b]
     counter = belief.stream[DRAWN, b]
     for p in range(body.shape[1]):
-        if walk.model == CARRY:
-            carry(walk, belief.discs[b], views, clear, body, p, key, counter)
+        if loads is not None:
+            carry(walk, loads, belief.discs[b], watch, body, p, key, counter)
             counter += _DRAWS
         else:
             increase = uniform(key, counter)
@@ -292,9 +163,9 @@ def advance(walk, belief, b, j, views, clear):
 @inlined
 def _follow_course(walk, course, x, y, velocity_x, velocity_y):
     """Update the course of a target detected at (x, y)."""
-    speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
-    cross = abs(course[VELOCITY_X] * velocity_y - course[VELOCITY_Y] * velocity_x)
-    dot = course[VELOCITY_X] * velocity_x + course[VELOCITY_Y] * velocity_y
+    speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[MEAN_X], course[MEAN_Y])
+    cross = abs(course[MEAN_X] * velocity_y - course[MEAN_Y] * velocity_x)
+    dot = course[MEAN_X] * velocity_x + course[MEAN_Y] * velocity_y
     straight = (cross <= STRAIGHT * speed * before) & (dot > 0.0)
     seen_before = course[COUNT] > 0.0
     if seen_before and straight:
@@ -303,11 +174,11 @@ def _follow_course(walk, course, x, y, velocity_x, velocity_y):
         course[BEGAN] = 1.0 if seen_before else 0.0
         course[START_X] = x - velocity_x * walk.time_step
         course[START_Y] = y - velocity_y * walk.time_step
-        course[VELOCITY_X], course[VELOCITY_Y], course[COUNT] = 0.0, 0.0, 1.0
+        course[MEAN_X], course[MEAN_Y], course[COUNT] = 0.0, 0.0, 1.0
         course[SLOWEST], course[FASTEST] = math.inf, 0.0
     course[SLOWEST], course[FASTEST] = min(course[SLOWEST], speed), max(course[FASTEST], speed)
-    course[VELOCITY_X] += (velocity_x - course[VELOCITY_X]) / course[COUNT]
-    course[VELOCITY_Y] += (velocity_y - course[VELOCITY_Y]) / course[COUNT]
+    course[MEAN_X] += (velocity_x - course[MEAN_X]) / course[COUNT]
+    course[MEAN_Y] += (velocity_y - course[MEAN_Y]) / course[COUNT]
 
 
 @inlined
@@ -359,100 +230,56 @@ def add_errors(belief, b, j, deviation):
         body[Y, p] += radius * math.sin(angle)
 
 
-@allocating
-def _draw_evenly(old, weight, start, new):
-    """Write columns of `old` (R, P), drawn by their weights at even steps from `start` in [0, 1), into `new`."""
-    number = weight.shape[0]
-    total, source = weight[0], 0
-    for p in range(number):
-        while total < (p + start) / number and source < number - 1:
-            source += 1
-            total += weight[source]
-        new[:, p] = old[:, source]
+class Course(NamedTuple):
+    """Course of a target that walks to goals."""
 
-
-@allocating
-def _pin_carrier(walk, body, weight, x, y, velocity_x, velocity_y, turned):
-    """Replace the belief about a target that carries loads by a detection, see :func:`pin`.
-
-    A warehouse is as likely as the particles on their way to it. If the target has `turned`, its noise is new, and the
-    weights are multiplied by a normal density of the noise that each warehouse implies, of its variance. One more step
-    in view counts, but for a new load if the target is in a warehouse.
-    """
-    places, number = walk.warehouses, body.shape[1]
-    _draw_evenly(body[SEEN:].copy(), weight, 0.5, body[SEEN:])
-    body[SEEN] += 1.0
-    share, noise = np.zeros(places.shape[0]), np.empty((places.shape[0], 2))
-    pace = math.hypot(velocity_x, velocity_y)
-    if pace > (1.0 + _EQUAL) * walk.min_speed:
-        body[SPEED] = walk.max_speed
-    elif pace > (1.0 - _EQUAL) * walk.min_speed or (pace > 0.0 and body[SPEED].min() < body[SPEED].max()):
-        body[SPEED] = walk.min_speed
-    for g in range(places.shape[0]):
-        for p in range(number):
-            if body[AIM_X, p] == places[g, 0] and body[AIM_Y, p] == places[g, 1]:
-                share[g] += weight[p]
-        dx, dy = places[g, 0] - x + velocity_x * walk.time_step, places[g, 1] - y + velocity_y * walk.time_step
-        away = max(math.sqrt(dx * dx + dy * dy), 1e-9)
-        dx, dy = velocity_x / body[SPEED, 0] - dx / away, velocity_y / body[SPEED, 0] - dy / away
-        noise[g, 0], noise[g, 1] = min(max(dx, -_NOISE), _NOISE), min(max(dy, -_NOISE), _NOISE)
-        if turned:
-            share[g] = (share[g] + _DOUBT) * math.exp(-0.5 * (dx * dx + dy * dy) / (_NOISE * _NOISE / 3.0))
-    for g in range(places.shape[0]):
-        if _inside(walk, x, y, places[g, 0], places[g, 1]):
-            share += share[g] / (places.shape[0] - 1)
-            share[g], noise[:], body[SEEN] = 0.0, np.inf, 0.0
-    if pace == 0.0:
-        noise[:] = np.inf
-    share /= share.sum()
-    g, total = 0, share[0]
-    for p in range(number):
-        while total < (p + 0.5) / number and g < places.shape[0] - 1:
-            g += 1
-            total += share[g]
-        body[X, p], body[Y, p], body[AIM_X, p], body[AIM_Y, p] = x, y, places[g, 0], places[g, 1]
-        body[NOISE_X, p], body[NOISE_Y, p] = noise[g, 0], noise[g, 1]
-    weight[:] = 1.0 / number
+    ahead_x: float  # unit vector of its direction
+    ahead_y: float
+    pace: float  # length of a move
+    seen: float  # distance gone, as far as known
+    before: float  # most distance gone before
+    ahead: float  # distance to the border
 
 
 @inlined
-def aim_ahead(body, p, ahead_x, ahead_y, pace, seen, before, ahead, first, second):
-    """Give particle p, which walks to goals by steps of `pace`, a goal straight ahead.
+def aim_ahead(body, p, course, first, second):
+    """Give particle p, on a course to goals, a goal straight ahead.
 
     Goals are uniform in the arena, so the density of the goal's distance r from the start of the course grows with r.
     It is over the distance gone, g, of which `seen` is known. Where the start was not seen, but is at most `before`
     farther, the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a `ahead` to the border.
     `first` and `second` are the quantiles of g and r.
     """
+    seen, before, ahead = course.seen, course.before, course.ahead
     half = seen + 0.5 * ahead
     gone = seen + (math.sqrt(half * half + first * before * (before + 2.0 * half)) - half)
     goal = math.sqrt(gone * gone + second * ahead * (ahead + 2.0 * gone)) - gone
-    body[MOVES, p] = max(gone / pace - 1.0, 0.0)
-    body[AIM_X, p], body[AIM_Y, p] = body[X, p] + ahead_x * goal, body[Y, p] + ahead_y * goal
+    body[MOVES, p] = max(gone / course.pace - 1.0, 0.0)
+    body[AIM_X, p], body[AIM_Y, p] = body[X, p] + course.ahead_x * goal, body[Y, p] + course.ahead_y * goal
 
 
-@allocating
-def pin(walk, belief, b, j, place, velocity):
-    """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
+@compiled
+def pin(walk, loads, belief, b, j, detection, room):
+    """Replace the belief about a target by a detection: its place and velocity (x, y, vx, vy).
 
     A particle that walks to goals gets one straight ahead, see :func:`aim_ahead`. Particle p takes fixed quantiles of
     speed and goal, so that the particles of a target that is seen for long change little.
 
-    A particle that carries loads gets one of the likely warehouses, see :func:`_pin_carrier`.
+    A particle that carries loads gets one of the likely warehouses, see :func:`~.carriers.pin_carrier`.
     """
-    body, course = belief.body[b, j], belief.course[b, j]
-    x, y, velocity_x, velocity_y = place[0], place[1], velocity[0], velocity[1]
+    body, weight, course, density = belief.body[b, j], belief.weight[b, j], belief.course[b, j], room.density
+    x, y, velocity_x, velocity_y = detection
     _follow_course(walk, course, x, y, velocity_x, velocity_y)
-    if walk.model == CARRY:
-        _pin_carrier(walk, body, belief.weight[b, j], x, y, velocity_x, velocity_y, course[COUNT] == 1.0)
+    if loads is not None:
+        pin_carrier(walk, loads, body, weight, detection, course[COUNT] == 1.0)
         return
-    speed = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
-    ahead_x = course[VELOCITY_X] / speed if speed > 0.0 else 0.0
-    ahead_y = course[VELOCITY_Y] / speed if speed > 0.0 else 0.0
+    speed, total = math.hypot(course[MEAN_X], course[MEAN_Y]), 0.0
+    ahead_x = course[MEAN_X] / speed if speed > 0.0 else 0.0
+    ahead_y = course[MEAN_Y] / speed if speed > 0.0 else 0.0
     mean = speed / (1.0 + 0.5 * walk.speed_noise)
-    density = np.empty(SPEEDS)
     lowest, width = _fit_speeds(walk, course, density)
-    total = density.sum()
+    for k in range(SPEEDS):
+        total += density[k]
     varied = walk.speed_noise > 0.0 and width > 0.0
     pace = max(speed * walk.time_step, 1e-9)
     ahead = to_border(walk, x, y, ahead_x, ahead_y)
@@ -462,9 +289,9 @@ def pin(walk, belief, b, j, place, velocity):
         before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
-        body[X, p], body[Y, p] = x, y
+        body[X, p], body[Y, p], weight[p] = x, y, 1.0 / body.shape[1]
         if speed == 0.0:
-            set_out(walk, belief, b, j, p)
+            set_out(walk, loads, belief, b, j, p)
             continue
         third = _spread(p, 0.5497004779019702)
         body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
@@ -472,20 +299,29 @@ def pin(walk, belief, b, j, place, velocity):
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
         if walk.model == GOALS:
             first, second = _spread(p, 0.6710436067037893), _spread(p, 0.8191725133961645)
-            aim_ahead(body, p, ahead_x, ahead_y, pace, seen, before, ahead, first, second)
-    belief.weight[b, j] = 1.0 / body.shape[1]
+            aim_ahead(body, p, Course(ahead_x, ahead_y, pace, seen, before, ahead), first, second)
 
 
-@allocating
-def _resample(body, weight, start):
+@compiled
+def _resample(body, weight, start, old):
     """Resample the particles by their weights, at even steps from `start` in [0, 1)."""
-    _draw_evenly(body.copy(), weight, start, body)
-    weight[:] = 1.0 / weight.shape[0]
+    number, total, source = weight.shape[0], weight[0], 0
+    for row in range(body.shape[0]):
+        for p in range(number):
+            old[row, p] = body[row, p]
+    for p in range(number):
+        while total < (p + start) / number and source < number - 1:
+            source += 1
+            total += weight[source]
+        for row in range(body.shape[0]):
+            body[row, p] = old[row, source]
+    for p in range(number):
+        weight[p] = 1.0 / number
 
 
-@allocating
-def look_in_vain(walk, belief, b, j, views, clear, near):
-    """Multiply the weights by the probability that the views (n, 7) do not detect the target.
+@compiled
+def miss_target(walk, loads, belief, b, j, watch, room):
+    """Multiply the weights by the probability that no sensor of `watch` detects the target.
 
     Particles are resampled if their effective number, ``1 / sum(weight^2)``, is below half of theirs. If no weight is
     left, the belief was wrong, and the target can be anywhere outside the views.
@@ -493,62 +329,84 @@ def look_in_vain(walk, belief, b, j, views, clear, near):
     body, weight = belief.body[b, j], belief.weight[b, j]
     total, squares = 0.0, 0.0
     for p in range(weight.shape[0]):
-        weight[p] *= chance_of_none(views, clear, near, body[X, p], body[Y, p])
+        weight[p] *= chance_of_none(watch, body[X, p], body[Y, p])
         total += weight[p]
         squares += weight[p] * weight[p]
     if total < 1e-6:
-        scatter(walk, belief, b, j, views, clear, near)
+        scatter(walk, loads, belief, b, j, watch)
         return
     for p in range(weight.shape[0]):
         weight[p] /= total
     if total * total < 0.5 * weight.shape[0] * squares:
-        _resample(body, weight, draw_uniform(belief.stream, b))
+        _resample(body, weight, draw_uniform(belief.stream, b), room.body)
+
+
+class Room(NamedTuple):
+    """Working arrays of an update."""
+
+    density: np.ndarray  # (SPEEDS,)
+    body: np.ndarray  # (d, P)
+
+
+@allocating
+def make_room(belief):
+    """Return uninitialised working arrays."""
+    return Room(np.empty(SPEEDS), np.empty((belief.body.shape[2], belief.body.shape[3])))
+
+
+@allocating
+def nobody():
+    """Return the :class:`~hitmac.agents.tracking.sight.Watch` of no sensors."""
+    return watch_from(np.empty((0, 7)), np.empty((0, 0), np.float32), NO_CELLS)
 
 
 @kernel
 def scatter_all(walk, belief, chosen, share):
     """Forget all targets of the chosen scenes (B,)."""
-    nothing = np.empty((0, 7))
+    watch = nobody()
     for low, high in blocks(chosen.shape[0], share):
         for b in range(low, high):
             if chosen[b]:
                 for j in range(belief.weight.shape[1]):
-                    scatter(walk, belief, b, j, nothing, None, None)
+                    scatter(walk, walk.loads, belief, b, j, watch)
 
 
 @kernel
 def move_all(walk, belief, moves, share):
     """Move all particles of every scene `moves[b]` times."""
+    watch = nobody()
     for low, high in blocks(moves.shape[0], share):
         for b in range(low, high):
             for _ in range(moves[b]):
                 for j in range(belief.weight.shape[1]):
-                    advance(walk, belief, b, j, None, None)
+                    advance(walk, walk.loads, belief, b, j, watch)
 
 
 @kernel
 def see_all(walk, belief, seen, position, velocity, deviation, share):
     """Replace the beliefs about the targets of `seen` (B, m), and spread the particles by `deviation`."""
+    room = make_room(belief)
     for low, high in blocks(seen.shape[0], share):
         for b in range(low, high):
             for j in range(seen.shape[1]):
                 if seen[b, j]:
-                    pin(walk, belief, b, j, position[b, j], velocity[b, j])
+                    (x, y), (velocity_x, velocity_y) = position[b, j], velocity[b, j]
+                    pin(walk, walk.loads, belief, b, j, (x, y, velocity_x, velocity_y), room)
                     add_errors(belief, b, j, deviation)
                 if not seen[b, j] or deviation > 0.0:  # velocities with errors make no course
                     belief.course[b, j, COUNT] = 0.0
 
 
 @kernel
-def look_all(walk, belief, unseen, views, clear, share):
+def miss_all(walk, belief, unseen, views, clear, share):
     """Update the beliefs by views (B, n, 7) that do not detect the targets of `unseen` (B, m)."""
+    room = make_room(belief)
     for low, high in blocks(unseen.shape[0], share):
         for b in range(low, high):
+            watch = watch_from(views[b], clear[b % clear.shape[0]], NO_CELLS)
             for j in range(unseen.shape[1]):
                 if unseen[b, j]:
-                    look_in_vain(
-                        walk, belief, b, j, views[b], None if clear is None else clear[b % clear.shape[0]], None
-                    )  # fmt: skip
+                    miss_target(walk, walk.loads, belief, b, j, watch, room)
 
 
 class ParticleTracker:
@@ -599,14 +457,14 @@ class ParticleTracker:
     ) -> None:
         self.scenario = load_scenario(scenario)
         b, m, p = positive("num_scenes", num_scenes), self.scenario.num_targets, positive("particles", particles)
-        self._walk, self._sight = walk_model(self.scenario), Sight(self.scenario)
-        if convert("model", Annotated[str, Choice(MODELS)] | None, model) is not None:
-            self._walk = self._walk._replace(model=MODELS.index(model))
+        given = convert("model", Annotated[str, Choice(MODELS)] | None, model)
+        self._walk = walk_model.walk_model(self.scenario, None if given is None else MODELS.index(given))
+        self._sight = Sight(self.scenario)
         if self._walk.model == CARRY and not self.scenario.warehouses:
             raise ValueError(f"model is {model!r}; it needs a scenario with warehouses")
         keys = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(
-            np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)),
+            np.zeros((b, m, walk_model.rows_of(self._walk.model), p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)),
             np.stack((keys, np.zeros_like(keys))), np.zeros((b, 0, 3)),
         )  # fmt: skip
         self._threads = Threads(b, cores() if num_threads is None else positive("num_threads", num_threads), block=8)
@@ -668,7 +526,7 @@ class ParticleTracker:
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
         check_finite("views", views)
         clear = self._sight.clear(views[..., VIEW_X], views[..., VIEW_Y])
-        self._threads.run(look_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)
+        self._threads.run(miss_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)
 
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""

@@ -10,21 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, add_errors
+from hitmac.agents.tracking.particles import add_errors
 from hitmac.agents.tracking.sight import chance_of_none
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, PLACE, SPEED, STEP, X, Y
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, inlined
 from hitmac.envs.recordings import recordings
 from hitmac.envs.scenario import Scenario
 
-PLACE = MOVES  # row of a particle: its place in the recorded tracks
 NEAREST = 32  # places of a target's particles
 _SPEED_WEIGHT = 2.0  # seconds; distance of two places for a difference of 1 unit per second
 _ENDED = 1e18  # coordinates of an ended particle, out of every view
 
 
 class Pieces(NamedTuple):
-    """Places in recorded tracks, in order, one per sub-step of each track."""
+    """Places in recorded tracks, in order, one per sub-step of each track; without recorded motion T is 0."""
 
     position: np.ndarray  # (T, 2)
     velocity: np.ndarray  # (T, 2) units per second
@@ -32,6 +32,20 @@ class Pieces(NamedTuple):
     arrivals: np.ndarray  # (A,) int64: places where tracks begin, except at the start of a file
     expected: float  # mean number of targets
     rate: float  # arrivals per sub-step
+
+
+class NewPieces(NamedTuple):
+    """Recorded places of the new particles of detected targets."""
+
+    pieces: Pieces
+    places: np.ndarray  # (R, m, P) int64
+    deviation: np.ndarray  # (R, m) standard deviation of the errors of detections
+
+
+def no_pieces() -> Pieces:
+    """Return the pieces of a scenario without recorded motion."""
+    nothing = np.zeros(0, np.int64)
+    return Pieces(np.zeros((0, 2)), np.zeros((0, 2)), nothing, nothing, 0.0, 0.0)
 
 
 def read_pieces(scenario: Scenario) -> Pieces:
@@ -98,17 +112,17 @@ def _begin(pieces, body, p, place):
 
 
 @allocating
-def take_pieces(pieces, belief, r, j, x, y, places, deviation):
-    """Replace the belief about a target by a detection at (x, y), with particles at recorded `places` (P,).
+def take_pieces(new, belief, r, j, x, y):
+    """Replace the belief about a target by a detection at (x, y), with particles at recorded places.
 
-    They are shifted to (x, y), and spread by `deviation`, the standard deviation of its errors.
+    They are shifted to (x, y), and spread by the standard deviation of its errors.
     """
     body = belief.body[r, j]
-    for p in range(places.shape[0]):
+    for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
-        _head(pieces, body, p, places[p])
-    add_errors(belief, r, j, deviation)
-    belief.weight[r, j] = 1.0 / places.shape[0]
+        _head(new.pieces, body, p, new.places[r, j, p])
+    add_errors(belief, r, j, new.deviation[r, j])
+    belief.weight[r, j] = 1.0 / body.shape[1]
 
 
 @allocating
@@ -126,16 +140,14 @@ def follow_pieces(pieces, belief, r, j):
 
 
 @allocating
-def look_for(belief, r, j, views, clear, near):
-    """Multiply the weights by the probability that the views do not detect a target; return the share that is left.
-
-    `views`, `clear` and `near` are those of :func:`~hitmac.agents.tracking.sight.chance_of_none`.
-    """
-    body, weight = belief.body[r, j], belief.weight[r, j]
-    before, left = weight.sum(), 0.0
+def miss_recorded(belief, r, j, watch):
+    """Multiply the weights by the probability that no sensor of `watch` detects a target; return the share left."""
+    body, weight, before, left = belief.body[r, j], belief.weight[r, j], 0.0, 0.0
+    for p in range(weight.shape[0]):
+        before += weight[p]
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
-            weight[p] *= chance_of_none(views, clear, near, body[X, p], body[Y, p])
+            weight[p] *= chance_of_none(watch, body[X, p], body[Y, p])
             left += weight[p]
     return left / before if before > 0.0 else 0.0
 

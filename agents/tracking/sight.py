@@ -19,23 +19,33 @@ DIRECTIONS = 2048
 _MOST_PLACES = 4096  # 8 KiB each
 
 
-class NearViews(NamedTuple):
-    """Views of a scene by cell, so that only those near a particle are tested."""
+NO_CELLS = Cells(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-    cells: Cells
-    start: np.ndarray  # (C + 2,) int32
+
+class Watch(NamedTuple):
+    """Views of a scene, and the obstacles in their way."""
+
+    views: np.ndarray  # (n, 7)
+    clear: np.ndarray  # (n, DIRECTIONS) of :class:`Sight`, or (n, 0) without obstacles
+    cells: Cells  # by which only the views near a particle are tested; without columns: all are
+    start: np.ndarray  # (C + 2,) int32: first view of each cell
     number: np.ndarray  # (n,) int32: views in the order of their cells
     reach: float  # the largest range
 
 
 @allocating
-def sort_views(cells, views):
-    """Return the views (n, 7) that can detect targets, by cell."""
-    n, detects = views.shape[0], (views[:, VIEW_CHANCE] > 0.0) & (views[:, VIEW_RANGE] > 0.0)
-    reach = math.sqrt(np.where(detects, views[:, VIEW_RANGE], 0.0).max())
-    start, number = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
-    sort_into_cells(cells, views.reshape(n, 7, 1), detects.reshape(n, 1), 0, start, number, np.empty(n), np.empty(n))
-    return NearViews(cells, start, number, reach)
+def watch_from(views, clear, cells):
+    """Return the views (n, 7) of a scene, those that can detect targets sorted into cells."""
+    n, squared = views.shape[0], 0.0
+    start = np.empty(cells.columns * cells.rows + 2, np.int32)
+    number = np.empty(n if cells.columns > 0 else 0, np.int32)
+    if cells.columns > 0:
+        detects = np.empty((n, 1), np.bool_)
+        for i in range(n):
+            detects[i, 0] = views[i, VIEW_CHANCE] > 0.0 and views[i, VIEW_RANGE] > 0.0
+            squared = max(squared, views[i, VIEW_RANGE] if detects[i, 0] else 0.0)
+        sort_into_cells(cells, views.reshape(n, 7, 1), detects, 0, start, number, np.empty(n), np.empty(n))
+    return Watch(views, clear, cells, start, number, math.sqrt(squared))
 
 
 @inlined
@@ -60,7 +70,7 @@ def degrees(y, x):
 
 @inlined
 def is_clear(clear, dx, dy):
-    """Return True if no obstacle is in the way to a point at the offset (dx, dy) from a sensor; see :class:`Sight`."""
+    """Return True if no obstacle of `clear` (DIRECTIONS,) is in the way to the offset (dx, dy) from a sensor."""
     x, y = np.float32(dx), np.float32(dy)
     k = np.int32((degrees(y, x) + np.float32(180.0)) * np.float32(DIRECTIONS / 360.0))
     return x * x + y * y < clear[min(k, np.int32(DIRECTIONS - 1))]
@@ -70,36 +80,32 @@ def is_clear(clear, dx, dy):
 def in_view(view, clear, x, y):
     """Return True if (x, y) is in the range and the field of view of a view (7,), and not behind an obstacle.
 
-    `clear` (DIRECTIONS,) is that of the sensor, see :class:`Sight`; None: no obstacles.
+    `clear` is that of the sensor, see :class:`Sight`: (DIRECTIONS,), or (0,) without obstacles.
     """
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     squared = dx * dx + dy * dy
     ahead = view[VIEW_COS] * dx + view[VIEW_SIN] * dy
     seen = (squared <= view[VIEW_RANGE]) & (ahead > view[VIEW_HALF] * math.sqrt(squared))
-    return seen if clear is None else seen and is_clear(clear, dx, dy)
+    return seen and (clear.shape[0] == 0 or is_clear(clear, dx, dy))
 
 
 @inlined
-def chance_of_none(views, clear, near, x, y):
-    """Return the probability that none of the views (n, 7) of a scene detects a target at (x, y).
-
-    `clear` (n, DIRECTIONS) are the obstacles in their ways, or None. `near` are the same views by cell; None: all are
-    tested.
-    """
-    missed = 1.0
-    if near is None:
+def chance_of_none(watch, x, y):
+    """Return the probability that no sensor of a :class:`Watch` detects a target at (x, y)."""
+    missed, views = 1.0, watch.views
+    if watch.cells.columns == 0:
         for i in range(views.shape[0]):
-            if in_view(views[i], None if clear is None else clear[i], x, y):
+            if in_view(views[i], watch.clear[i], x, y):
                 missed *= 1.0 - views[i, VIEW_CHANCE]
     else:
         first_column, last_column, first_row, last_row = box_of(
-            near.cells, x - near.reach, x + near.reach, y - near.reach, y + near.reach
+            watch.cells, x - watch.reach, x + watch.reach, y - watch.reach, y + watch.reach
         )
         for row in range(first_row, last_row + 1):
-            before = row * near.cells.columns
-            for s in range(near.start[before + first_column], near.start[before + last_column + 1]):
-                i = near.number[s]
-                if in_view(views[i], None if clear is None else clear[i], x, y):
+            before = row * watch.cells.columns
+            for s in range(watch.start[before + first_column], watch.start[before + last_column + 1]):
+                i = watch.number[s]
+                if in_view(views[i], watch.clear[i], x, y):
                     missed *= 1.0 - views[i, VIEW_CHANCE]
     return missed
 
@@ -155,16 +161,16 @@ class Sight:
         self.walls, self.discs = scenario.all_walls, np.array(scenario.discs, np.float64).reshape(-1, 3)
         self._known: dict[tuple[float, float, bytes], np.ndarray] = {}  # by place and discs
 
-    def clear(self, x: np.ndarray, y: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray | None:
-        """Return the squared distances (B, n, DIRECTIONS) float32 from places (B, n); None without obstacles.
+    def clear(self, x: np.ndarray, y: np.ndarray, discs: np.ndarray | None = None) -> np.ndarray:
+        """Return the squared distances (B, n, DIRECTIONS) float32 from places (B, n).
 
         Each scene can have `discs` (B, k, 3) in place of the fixed ones. Else, if all scenes have the same places, the
-        first axis is 1.
+        first axis is 1. Without obstacles it is (1, n, 0).
         """
         if discs is not None:
             return np.stack([self._among(*scene) for scene in zip(x, y, np.asarray(discs, np.float64), strict=True)])
         if not len(self.walls) + len(self.discs):
-            return None
+            return np.zeros((1, x.shape[1], 0), np.float32)
         if (x == x[:1]).all() and (y == y[:1]).all():
             x, y = x[:1], y[:1]
         return self._among(x.ravel(), y.ravel(), self.discs).reshape(*x.shape, DIRECTIONS)
@@ -178,13 +184,13 @@ class Sight:
             self._known.update(zip(new, self._measure(np.array([place[:2] for place in new]), discs), strict=True))
         return np.stack([self._known[place] for place in places])
 
-    def along(self, rails: Rails, step: float) -> np.ndarray | None:
+    def along(self, rails: Rails, step: float) -> np.ndarray:
         """Return the squared distances (r, P, DIRECTIONS) float32 from r rails, every `step` from their first corners.
 
-        None without obstacles. The last places of a rail are its end.
+        The last places of a rail are its end. Without obstacles the result is empty, (0, 0, 0).
         """
         if not len(self.walls) + len(self.discs):
-            return None
+            return np.zeros((0, 0, 0), np.float32)
         along = step * np.arange(round(rails.length.max() / step) + 1)
         point = point_on.py_func
         places = [[point(rails, r, min(s, rails.length[r]))[:2] for s in along] for r in range(len(rails.length))]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking import particles
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, RANDOM, SPEED, STEP, WalkModel, X, Y, to_border
+from hitmac.agents.tracking.particles import Course, aim_ahead, to_border
 from hitmac.agents.tracking.recorded import Pieces
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, GOALS, MOVES, RANDOM, SPEED, STEP, WalkModel, X, Y
 from hitmac.envs.kernels.threads import allocating, inlined
 from hitmac.envs.scenario import Scenario
 
@@ -36,13 +36,13 @@ class Model(NamedTuple):
     everywhere: bool  # all places are in view of all sensors
 
 
-def make_model(scenario: Scenario, walk: WalkModel, pieces: Pieces | None, expected: float) -> Model:
+def make_model(scenario: Scenario, walk: WalkModel, pieces: Pieces, expected: float) -> Model:
     """Return the model of a scenario's sensors and targets, with their expected number at first."""
     s, area, t = scenario, math.prod(scenario.extent) * 4.0, scenario.time_step
     near, far = s.miss_rates
     stays, returns = 1.0 - s.leave_rate, s.leave_rate * s.return_rate
     arrivals = expected * (_STRAYED + (returns / (s.leave_rate + s.return_rate) if returns > 0.0 else 0.0))
-    if pieces is not None:
+    if len(pieces.rest):
         change = np.diff(pieces.velocity, axis=0)[pieces.rest[:-1] > 0]
         speed = float(np.sqrt(np.square(pieces.velocity).mean()))
         quiet = float(np.square(change).sum()) / max(change.size, 1) / t
@@ -58,9 +58,18 @@ def make_model(scenario: Scenario, walk: WalkModel, pieces: Pieces | None, expec
     )  # fmt: skip
 
 
+class Modes(NamedTuple):
+    """Normal distributions of a track."""
+
+    mean: np.ndarray  # (2, 4) x, y and velocity in each mode
+    covariance: np.ndarray  # (2, 4, 4)
+    mode: np.ndarray  # (2,) probabilities of the modes
+
+
 @allocating
-def predict(model, mean, covariance, mode, t):
+def predict(model, modes, t):
     """Predict the modes of a track after t seconds: mixing, then a random change of velocity; see :class:`Tracks`."""
+    mean, covariance, mode = modes
     old_mean, old_covariance = mean.copy(), covariance.copy()
     first, second = mode[QUIET], mode[TURNING]
     for k in range(2):
@@ -103,9 +112,9 @@ def normal_density(dx, dy, xx, xy, yy):
 
 
 @inlined
-def likelihood(mean, covariance, mode, detection):
+def likelihood(modes, detection):
     """Return the density of a detection of a track in its modes, 0 out of all gates."""
-    total = 0.0
+    (mean, covariance, mode), total = modes, 0.0
     for k in range(2):
         own = covariance[k]
         density, squared = normal_density(
@@ -118,10 +127,9 @@ def likelihood(mean, covariance, mode, detection):
 
 
 @allocating
-def update(mean, covariance, mode, detection):
+def update(modes, detection):
     """Update the modes of a track by its detection, as the Kalman filter does."""
-    gain = np.empty((4, 2))
-    total = 0.0
+    (mean, covariance, mode), gain, total = modes, np.empty((4, 2)), 0.0
     for k in range(2):
         own = covariance[k]
         dx, dy = detection[0] - mean[k, 0], detection[1] - mean[k, 1]
@@ -145,8 +153,9 @@ def update(mean, covariance, mode, detection):
 
 
 @inlined
-def begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance):
+def begin(model, modes, detection, velocity_x, velocity_y, variance):
     """Start the modes of a track at a detection, with a mean velocity and its variance in each axis."""
+    mean, covariance, mode = modes
     for k in range(2):
         mean[k, 0], mean[k, 1], mean[k, 2], mean[k, 3] = detection[0], detection[1], velocity_x, velocity_y
         covariance[k] = 0.0
@@ -197,7 +206,7 @@ def likelihood_of_particles(body, weight, spread, detection):
 
 
 @inlined
-def find_again(model, walk, body, weight, spread, mean, covariance, mode, detection):
+def find_again(model, walk, body, weight, spread, modes, detection):
     """Start the modes of a track at a detection, with the velocities of the particles nearby."""
     total, velocity_x, velocity_y, squares = 1e-300, 0.0, 0.0, 0.0
     xx, xy, yy = detection[2] + spread, detection[3], detection[4] + spread
@@ -213,13 +222,13 @@ def find_again(model, walk, body, weight, spread, mean, covariance, mode, detect
     variance = 0.5 * (squares / total - velocity_x * velocity_x - velocity_y * velocity_y)
     variance = max(variance, 0.04 * model.speed * model.speed) if total > 1e-200 else np.inf
     variance = min(variance, model.speed * model.speed)
-    begin(model, mean, covariance, mode, detection, velocity_x, velocity_y, variance)
+    begin(model, modes, detection, velocity_x, velocity_y, variance)
 
 
 @inlined
-def deviation_of(covariance, mode):
+def deviation_of(modes):
     """Return the standard deviation of a track's place, in its likelier mode."""
-    own = covariance[int(mode[TURNING] > 0.5)]
+    own = modes.covariance[int(modes.mode[TURNING] > 0.5)]
     return math.sqrt(0.5 * (own[0, 0] + own[1, 1]))
 
 
@@ -239,13 +248,13 @@ def _root(covariance, lower):
 
 
 @allocating
-def scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower):
+def scatter(walk, body, weight, modes, existence, draws, lower):
     """Replace the particles of a track by quantiles of its normal distributions.
 
     `draws` (P, 6) are four normal numbers and two uniform ones for each particle, the same for all tracks. A particle
     that walks to goals gets one straight ahead, by :func:`~.particles.aim_ahead`.
     """
-    number, slowest = weight.shape[0], walk.min_speed
+    (mean, covariance, mode), number, slowest = modes, weight.shape[0], walk.min_speed
     turning = number - int(number * mode[TURNING] + 0.5)
     factor = 1.0 + 0.5 * walk.speed_noise
     if walk.model == GOALS:  # slower targets get stuck at once
@@ -272,5 +281,5 @@ def scatter(walk, body, weight, mean, covariance, mode, existence, draws, lower)
             pace = max(speed * factor * walk.time_step, 1e-9)
             ahead = to_border(walk, x, y, dx, dy)
             before = min(walk.patience * pace, to_border(walk, x, y, -dx, -dy))
-            particles.aim_ahead(body, p, dx, dy, pace, 0.0, before, ahead, draws[p, 4], draws[p, 5])
+            aim_ahead(body, p, Course(dx, dy, pace, 0.0, before, ahead), draws[p, 4], draws[p, 5])
     weight[:] = existence / number

@@ -12,15 +12,17 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import Starts, State, check_finite
-from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.association import LEAST, Filters, exchange_all, scatter_all, track_all
-from hitmac.agents.tracking.beliefs import AGE, Knowledge, Rules, Scene
-from hitmac.agents.tracking.particles import Belief, walk_model
+from hitmac.agents.tracking.beliefs import AGE, Estimator, Rules, Scene
+from hitmac.agents.tracking.recorded import NewPieces
 from hitmac.agents.tracking.sight import certain_view
 from hitmac.agents.tracking.track_states import LOST, make_model
-from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.agents.tracking.walk_model import walk_model
 from hitmac.envs.observation import DetectionObserver
 from hitmac.envs.scenario import Scenario
+
+COLUMNS = ("x", "y", "sin", "cos", "half_view", "range", "along", "rate", "pending")
+"""Columns of the sensors in an observation of detections, the last two with motors only."""
 
 _ERRORS = 8.0  # standard deviations, of both axes together, that a detection may be outside the arena
 _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the shorter side of the arena
@@ -80,7 +82,7 @@ def _moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndar
     return mean, (apart * share).swapaxes(-1, -2) @ apart
 
 
-class Tracks(Knowledge):
+class Tracks(Estimator):
     """Multi-target tracker: from detections without identities to tracks, with the interface of ``Beliefs``.
 
     Detections have errors of known covariance, miss targets, and include false ones. A track j has a probability of
@@ -129,7 +131,11 @@ class Tracks(Knowledge):
         noise = float(np.max(scenario.position_errors))
         self.rules = Rules(walk_model(scenario), scenario.extra_move_interval, max(noise, 1e-3), False, True)
         self.model = make_model(scenario, self.rules.walk, self.pieces, float(scenario.num_targets))
-        self.unseen = self.model.expected
+        self.unseen, k = self.model.expected, self.most
+        self._shapes = self._particles_of(self.rules.walk, k + 1) | {
+            "mean": (k, 2, 4), "covariance": (k, 2, 4, 4), "mode": (k, 2), "existence": (k,), "age": (k,),
+            "label": (k,), "labels": (), "known": (k, 5),
+        }  # fmt: skip
 
     def update(
         self,
@@ -149,7 +155,8 @@ class Tracks(Knowledge):
             detections: (B, n, d, 5) x, y and the covariance xx, xy, yy of their errors.
             mask: (B, n, d) bool, the valid detections.
             sensors: (B, n, 7) x, y, sine and cosine of the heading, half the field of view in degrees, range, and the
-                place on the rail, which is ignored; all 0 for a sensor that does not work.
+                place on the rail / its length; with motors (B, n, 9), also the rate and the pending turn in degrees;
+                all 0 for a sensor that does not work. The place and the rate are ignored, without a planner all three.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins; their tracks are forgotten.
             looked: (B, n) bool, the sensors that have looked since the last call; that the others detect nothing is no
@@ -160,50 +167,38 @@ class Tracks(Knowledge):
         """
         detections, mask, sensors = self.checked(detections, mask, sensors)
         detections[..., 2::2] += (_ROUNDED * min(self.scenario.extent)) ** 2
-        b, g, k, p = len(mask), self.rows, self.most, self.particles
-        blank = TracksState(
-            np.zeros((b, g, k + 1, particles.ROWS, p)),
-            np.zeros((b, g, k + 1, p)),
-            np.zeros((b, g, k + 1, particles.COURSE)),
-            np.zeros((b, g, 2), np.uint64),
-            np.zeros((b, g, k, 2, 4)),
-            np.zeros((b, g, k, 2, 4, 4)),
-            np.zeros((b, g, k, 2)),
-            np.zeros((b, g, k)),
-            np.zeros((b, g, k), np.int64),
-            np.zeros((b, g, k), np.int64),
-            np.zeros((b, g), np.int64),
-            np.zeros((b, g, k, 5)),
-            np.zeros(b, np.int64),
-        )
-        new, starts = self._continued(blank, state, episode_start)
-        new.existence[starts], new.labels[starts] = 0.0, 0
-        new.known[starts, ..., AGE] = np.inf
-        body, weight, course, stream, *filters, known = (array.reshape(b * g, *array.shape[2:]) for array in new[:-1])
-        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T), np.zeros((b * g, 0, 3)))
-        views = self._views(sensors)
-        clear = None if self.model.everywhere else self._sight.clear(sensors[..., 0], sensors[..., 1])
-        present = np.zeros((b * g, k), np.bool_)
-        scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
+        of = dict(zip(COLUMNS, np.moveaxis(sensors, -1, 0), strict=False))
+        g, k, p, rows = self.rows, self.most, self.particles, len(mask) * self.rows
+        frame = self._begin(TracksState, self._shapes, np.zeros((rows, 0, 3)), state, episode_start)
+        new, run = frame.new, frame.run
+        new.existence[frame.starts], new.labels[frame.starts] = 0.0, 0
+        new.known[frame.starts, ..., AGE] = np.inf
+        own = Filters(*(getattr(frame.rows, name) for name in Filters._fields))
+        clear = np.zeros((1, self.scenario.num_sensors, 0), np.float32)
+        if not self.model.everywhere:
+            clear = self._sight.clear(of["x"], of["y"])
+        present = np.zeros((rows, k), np.bool_)
+        scene = self._scene(
+            frame, frame.rows.known, self._views(of), clear, present, lens=2.0 * of["half_view"], along=of["along"],
+            pending=of.get("pending", np.zeros(mask.shape[:2])),
+        )  # fmt: skip
         scanned = scene
         if looked is not None:
-            scanned = scene._replace(views=np.where(np.repeat(looked, g, 0)[..., None], views, 0.0))
-        threads, own = Threads(b * g, cores(), block=8), Filters(*filters)
-        threads.run(track_all, self.rules, self.model, own, scanned, detections, mask, clear, self.pieces)
+            scanned = scene._replace(views=np.where(np.repeat(looked, g, 0)[..., None], scene.views, 0.0))
+        run(track_all, self.rules, self.model, own, scanned, detections, mask, self.pieces)
         if self.scenario.knowledge == "neighbours":
             estimate = self.estimate(new)
             covariance = estimate.covariance[..., (0, 0, 1), (0, 1, 1)]
             told, sent = np.concatenate((estimate.place, covariance), -1), (estimate.label > 0) & (new.age == 0)
             link = self.scenario.communication_range**2, self.scenario.message_loss_rate
-            threads.run(exchange_all, self.rules, self.model, link, own, scanned, told, sent, clear)
-        places = None
+            run(exchange_all, self.rules, self.model, link, own, scanned, told, sent)
+        pieces = NewPieces(self.pieces, np.zeros((rows, 0, p), np.int64), np.zeros((rows, 0)))
         if self._finder is not None:
             mean = np.take_along_axis(own.mean, own.mode.argmax(-1)[..., None, None], 2)[:, :, 0]
             found = (own.existence > 0.0) & (own.age < LOST) & (self.forecast | (own.age == LOST - 1))
-            places = self._finder.nearest(mean, found, p)
-        threads.run(scatter_all, self.rules, own, scene, self.forecast, self.pieces, places, self._draws)
-        new.stream[:] = belief.stream.T.reshape(b, g, 2)
-        new.time[:] += 1
+            pieces = NewPieces(self.pieces, self._finder.nearest(mean, found, p), np.zeros((rows, k)))
+        run(scatter_all, self.rules, own, scene, self.forecast, pieces, self._draws)
+        self._end(frame)
         return scene, new
 
     def estimate(self, state: TracksState, least: float = 0.5, within: float = math.inf) -> Estimate:
@@ -225,7 +220,7 @@ class Tracks(Knowledge):
         """Return the arrays of an observation as float64 and bool; raise ValueError as :meth:`update` does."""
         n = self.scenario.num_sensors
         detections, mask, sensors = np.asarray(detections), np.asarray(mask), np.asarray(sensors)
-        shapes = (*mask.shape, 5), (*mask.shape[:1], n, 7)
+        shapes = (*mask.shape, 5), (*mask.shape[:1], n, 9 if sensors.shape[-1:] == (9,) else 7)
         if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) != shapes:
             raise ValueError(
                 f"detections, mask and sensors have shapes {detections.shape}, {mask.shape} and {sensors.shape}; they "
@@ -236,11 +231,10 @@ class Tracks(Knowledge):
         check_finite("sensors", sensors)
         return detections, mask, np.ascontiguousarray(sensors, np.float64)
 
-    def _views(self, sensors: np.ndarray) -> np.ndarray:
-        """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
-        x, y, sin, cos, half, reach = np.moveaxis(sensors[..., :6], -1, 0)
-        half_certain = 0.5 * certain_view(2.0 * half, self.scenario)
-        half_cosine = np.where(half < 180.0, np.cos(np.radians(half_certain)), -2.0)
-        chance = (1.0 - np.mean(self.scenario.miss_rates)) * (reach > 0.0)
-        views = np.stack((x, y, cos, sin, half_cosine, reach**2, chance), -1)
+    def _views(self, of: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the views (R, n, 7) of the sensors with these columns (B, n)."""
+        half = 0.5 * certain_view(2.0 * of["half_view"], self.scenario)
+        half_cosine = np.where(of["half_view"] < 180.0, np.cos(np.radians(half)), -2.0)
+        chance = (1.0 - np.mean(self.scenario.miss_rates)) * (of["range"] > 0.0)
+        views = np.stack((of["x"], of["y"], of["cos"], of["sin"], half_cosine, of["range"] ** 2, chance), -1)
         return np.repeat(views, self.rows, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
 from hitmac.agents.policy import padded_actions
-from hitmac.agents.tracking.particles import SEEN
+from hitmac.agents.tracking.walk_model import SEEN
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.scenario import KNOWLEDGE

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, X, Y
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, X, Y
 from hitmac.envs import Duel, Scenario, load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.simulator import Simulator

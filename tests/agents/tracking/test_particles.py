@@ -6,7 +6,8 @@ from numba import njit
 from scipy.signal import fftconvolve
 
 from hitmac.agents.tracking import ParticleTracker, particles
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, CARRY, MODELS, SPEED, has_bounty
+from hitmac.agents.tracking.carriers import has_bounty
+from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, MODELS, SPEED
 from hitmac.envs import Duel, Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
 
@@ -202,7 +203,9 @@ def test_a_bounty_lasts_as_long_as_the_load_was_not_seen(pace, worth):
     see(tracker, (0, 0))
 
     def share():
-        return float(np.mean([has_bounty.py_func(tracker._walk, tracker.belief.body[0, 0], p) for p in range(60)]))
+        return float(
+            np.mean([has_bounty.py_func(tracker._walk.loads, tracker.belief.body[0, 0], p) for p in range(60)])
+        )
 
     for step in range(1, worth - 1):
         see(tracker, (step, 0), (pace, 0))
@@ -227,7 +230,7 @@ def test_bounties_are_those_of_the_game():
     for _step in range(600):
         tracker.see(duel.state.target_position, seen, duel.state.velocity)
         duel.step(np.zeros((scenes, 4), int))
-        believed = [has_bounty.py_func(tracker._walk, body[0], 0) for body in tracker.belief.body]
+        believed = [has_bounty.py_func(tracker._walk.loads, body[0], 0) for body in tracker.belief.body]
         wrong += (np.array(believed) != (duel.cargo.bounty[:, 0] > 0)).sum()
     assert wrong < 0.02 * scenes * 600
 
