@@ -1,8 +1,7 @@
 """Observations of measured positions, for real sensors; it can be copied with features.py and needs only NumPy."""
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -76,26 +75,30 @@ def observe(
     if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
         raise ValueError(f"unknown feature {', '.join(map(str, unknown))[:200]}: known are {', '.join(FEATURES)}")
     nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
-    pairs = _Pairs(
-        _Site(site), sensor_position, target_position,
-        heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
-        rate=rate, commands=commands,
-    )  # fmt: skip
-    observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
-    shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
-    chosen = [FEATURES[name] for name in names]
-    for k, name in enumerate(names):
-        with _needed(f"the feature {name}"):
-            found = chosen[k].formula(pairs, pairs.site, ...)
-            observed[..., k] = np.where(pairs.works if chosen[k].of_sensor else pairs.mask, found, 0.0)
-    if nearest is not None:
-        targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
-        observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
-        observed[(targets < 0)[..., None] & [not feature.of_sensor for feature in chosen]] = 0.0
-        shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
-    if neighbours is not None:
-        with _needed("the list of neighbours"):
-            shown["neighbours"] = pairs.neighbours(neighbours)
+    chosen, needs = [FEATURES[name] for name in names], ""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = _Pairs(
+            _Site(site), sensor_position, target_position,
+            heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
+            rate=rate, commands=commands,
+        )  # fmt: skip
+        observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
+        shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
+        try:
+            for k, feature in enumerate(chosen):
+                needs = f"the feature {names[k]}"
+                values = feature.formula(pairs, pairs.site, ...)
+                observed[..., k] = np.where(pairs.works if feature.of_sensor else pairs.mask, values, 0.0)
+            if nearest is not None:
+                targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
+                observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
+                observed[(targets < 0)[..., None] & [not feature.of_sensor for feature in chosen]] = 0.0
+                shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
+            if neighbours is not None:
+                needs = "the list of neighbours"
+                shown["neighbours"] = pairs.neighbours(neighbours)
+        except KeyError as error:
+            raise ValueError(f"{needs} needs {error.args[0]}, which is missing") from None
     return shown
 
 
@@ -109,29 +112,22 @@ def sensor_rows(
     length of the rail; with motors (..., n, 9), also the rate in degrees per second, and the pending turn in degrees; 0
     for a sensor that does not work.
     """
-    sensors = _Pairs(
-        _Site(site), sensor_position, np.zeros((0, 2)),
-        heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along, rate=rate,
-        commands=commands,
-    )  # fmt: skip
-    with _needed("the sensors"):
-        columns = (
-            sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
-            FEATURES["along"].formula(sensors, sensors.site, ...),
-            *(sensors.motion if sensors.site.get("turn_rates") else ()),
-        )  # fmt: skip
-    rows = np.concatenate([np.broadcast_to(column, sensors.works.shape) for column in columns], -1)
-    return np.where(sensors.works, rows, 0.0)
-
-
-@contextmanager
-def _needed(what: str) -> Iterator[None]:
-    """Raise a ValueError if a parameter is missing, which `what` needs; divide by 0 in silence, as kernels do."""
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            yield
+            sensors = _Pairs(
+                _Site(site), sensor_position, np.zeros((0, 2)),
+                heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along,
+                rate=rate, commands=commands,
+            )  # fmt: skip
+            columns = (
+                sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
+                FEATURES["along"].formula(sensors, sensors.site, ...),
+                *(sensors.motion if sensors.site.get("turn_rates") else ()),
+            )  # fmt: skip
     except KeyError as error:
-        raise ValueError(f"{what} needs {error.args[0]}, which is missing") from None
+        raise ValueError(f"the sensors need {error.args[0]}, which is missing") from None
+    rows = np.concatenate([np.broadcast_to(column, sensors.works.shape) for column in columns], -1)
+    return np.where(sensors.works, rows, 0.0)
 
 
 def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | None, float | None, int | None]:
@@ -378,8 +374,7 @@ class _Pairs:
         self.cos, self.sin = np.cos(radians), np.sin(radians)
         self.dx, self.dy = self.to_x - self.x, self.to_y - self.y
         self.distance = np.sqrt(self.dx * self.dx + self.dy * self.dy)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.east, self.north = at.unit(self.dx, self.dy, self.distance)
+        self.east, self.north = at.unit(self.dx, self.dy, self.distance)
         self.i, self.j, self.number = np.arange(self.n)[:, None], np.arange(self.m), None
         self.sensor = self
 

@@ -2,7 +2,7 @@
 
 Kernels compile the formulas for scene b of a batch, see :mod:`hitmac.envs.kernels.formulas`. For measured positions
 NumPy evaluates the same formulas on arrays, with ``...`` as b, see :mod:`hitmac.envs.deployment`. So a formula calls
-:func:`choose`, `least` and `most` in place of ``if``, ``min`` and ``max``. The file can be copied with that module,
+`choose`, `least` and `most` in place of ``if``, ``min`` and ``max``. The file can be copied with that module,
 since it needs only NumPy.
 
 To add a feature, add it to :data:`FEATURES`.
@@ -15,15 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # Functions that kernels replace by those of numbers.
-least, most, sqrt, cos, radians, floor, copysign = (
-    np.minimum, np.maximum, np.sqrt, np.cos, np.radians, np.floor, np.copysign,
+choose, least, most, sqrt, cos, radians, floor, copysign = (
+    np.where, np.minimum, np.maximum, np.sqrt, np.cos, np.radians, np.floor, np.copysign,
 )  # fmt: skip
-
-
-def choose(condition, yes, no):
-    """Return `yes` where the condition holds, else `no`; both are computed."""
-    return np.where(condition, yes, no)
-
 
 # Rows of a sensor: first the variable ones, then those fixed by the scenario.
 (
@@ -38,22 +32,9 @@ def wrapped(degrees, middle=0.0):
 
 
 def half_turns(y, x):
-    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial that the compiler can vectorise.
-
-    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
-    """
-    across, along = abs(y), abs(x)
-    longer = most(across, along)
-    ratio = choose(longer > 0.0, least(across, along) / longer, 0.0)
-    s = ratio * ratio
-    angle = ratio * (
-        1.0
-        + s * (-0.3333314528 + s * (0.1999355085 + s * (-0.1420889944 + s * (0.1065626393
-        + s * (-0.0752896400 + s * (0.0429096138 + s * (-0.0161657367 + s * 0.0028662257)))))))
-    )  # fmt: skip
-    angle = choose(across > along, 0.5 * math.pi - angle, angle)
-    turns = choose(x < 0.0, math.pi - angle, angle) / math.pi
-    return choose((y >= 0.0) & (turns < 1.0), turns, -turns)
+    """Return ``atan2(y, x) / pi`` in [-1, 1); kernels replace it by a polynomial."""
+    turns = np.arctan2(y, x) / math.pi
+    return np.where(turns < 1.0, turns, -1.0)
 
 
 def unit(dx, dy, distance):

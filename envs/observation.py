@@ -11,12 +11,13 @@ from hitmac.envs.deployment import check_nearness
 from hitmac.envs.features import FEATURES, SCALES, largest_error, longest_range, most_pending
 from hitmac.envs.kernels import formulas
 from hitmac.envs.kernels.detections import DetectionModel, detect
-from hitmac.envs.kernels.formulas import Scales
 from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import in_short, is_among
+
+_scales: Any = formulas.Scales
 
 PAPER_FEATURES = ("sensor_id", "target_id", "bearing", "distance")
 """The features of HiT-MAC (Xu, Zhong, Wang 2020, section 4)."""
@@ -96,7 +97,7 @@ class Observer:
         n, m, d = self._shape = (scenario.num_sensors, scenario.num_targets, len(chosen))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([feature.of_sensor for feature in chosen])
-        scales = Scales(
+        scales = _scales(
             **{name: scale(scenario) for name, scale in SCALES.items()},
             position_noise=scenario.position_errors[0],
             missed_detections=scenario.miss_rates[0],
