@@ -269,13 +269,11 @@ class Scenario:
         yield "sensor_areas", all(map(self._holds_area, areas)), f"[x low, x high, y low, y high] {self._inside}"
         fits = self.placement != "grid" or self.grid**2 >= n
         yield "grid", fits, f"large enough for one cell for each of {n} sensors"
-        fits = self.placement != "random" or (n - 1) * self.spacing**2 <= self._room
+        taken = (n - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs)
+        fits = self.placement != "random" or taken <= self._room
         yield "spacing", fits, f"smaller, since {n} sensors would fill the arena"
-        yield (
-            "placement",
-            (self.placement == "fixed") == bool(places),
-            "fixed if and only if sensor_positions are given",
-        )
+        fits = (self.placement == "fixed") == bool(places)
+        yield "placement", fits, "fixed if and only if sensor_positions are given"
         yield "sensor_positions", len(places) in (0, n), f"[x, y] of each of the {n} sensors"
         yield "sensor_positions", self._holds(places), f"[x, y] of each of the {n} sensors, {self._inside}"
         pans = len(self.pan_limits) in (0, 1, n) and all(low <= high for low, high in self.pan_limits)
@@ -384,12 +382,11 @@ class Scenario:
     """Value of each zone; outside, it is 1."""
     target_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
     """Value of each target, multiplied by that of its zone; empty: 1."""
-
     seen_by: Count = 1
     """k, the number of sensors that must see a target to cover it, up to num_sensors."""
 
     def _rules_of_values(self) -> validation.Rules:
-        zones, values, m = self.zones, self.target_values, self.num_targets
+        zones, values, n, m = self.zones, self.target_values, self.num_sensors, self.num_targets
         yield "zones", all(len(zone) >= 3 for zone in zones), "lists of at least 3 corners [x, y]"
         yield "zones", all(map(self._holds, zones)), self._inside
         yield "zone_values", len(self.zone_values) == len(zones), f"one for each of the {len(zones)} zones"
@@ -397,7 +394,7 @@ class Scenario:
         yield "target_values", not values or max(values) > 0, "over 0 for at least one target"
         named = self.identities and not self.tracks
         yield "target_values", named or not values, "empty without identities or with tracks"
-        yield "seen_by", self.seen_by <= self.num_sensors, f"1 to num_sensors ({self.num_sensors})"
+        yield "seen_by", self.seen_by <= n, f"1 to num_sensors ({n})"
 
     warehouses: tuple[Corner, ...] = ()
     """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and
@@ -500,9 +497,9 @@ class Scenario:
 
     @property
     def _room(self) -> float:
-        """Largest sum of squared radii of discs with a quarter of the arena left free, where a place is soon found."""
+        """Sum of squared radii that leaves a quarter of the arena free, in which a place is soon found."""
         width, height = self.extent
-        return 3 * width * height / math.pi - sum(radius**2 for *_, radius in self.discs)
+        return 3 * width * height / math.pi
 
     @property
     def all_walls(self) -> np.ndarray:

@@ -45,8 +45,8 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
-        {"registry"}, {"duel"}, {"export"}, {"evaluate"}, {"site"}, {"attention"}, {"replay"}, {"run"}, {"watch"},
-        {"scenarios"}, {"training"}, {"__init__"},
+        {"registry"}, {"duel"}, {"names"}, {"export"}, {"evaluate"}, {"site"}, {"attention"}, {"replay"}, {"run"},
+        {"watch"}, {"scenarios"}, {"training"}, {"__init__"},
     ],
 }  # fmt: skip
 """Parts of a package in order; each may import those before it."""
