@@ -140,9 +140,13 @@ def _covered_by_others(search, listed, i, room):
                 layers[q, s, w] = 0
     if listed.shape[1] == 0:
         for other in range(covers.shape[0]):
-            for s in range(1, layers.shape[1] if other != i else 0):
-                for w in range(layers.shape[2]):
-                    add_seen(layers, s, w, covers[other, s, w])
+            for w in range(layers.shape[2] if other != i else 0):
+                if layers.shape[0] == 1:
+                    for s in range(1, layers.shape[1]):
+                        layers[0, s, w] |= covers[other, s, w]
+                else:
+                    for s in range(1, layers.shape[1]):
+                        add_seen(layers, s, w, covers[other, s, w])
     for place in range(listed.shape[1]):
         j = listed[i, place]
         if j >= 0:
@@ -179,6 +183,13 @@ def _plus_value(total, search, levels, terms, h, room):
     s, weight, samples = search.stage[h], search.weight[h], search.samples
     pairs, covers, layers, number = room.pairs, room.covers, room.layers, levels.shape[1]
     (n, _, words), groups, all_listed = covers.shape, levels.shape[0], pairs.sensor.shape[0] == 0
+    for word in range(words if all_listed and number == 0 else 0):  # the usual case is fast
+        members = np.uint64(0)
+        for i in range(n):
+            members |= covers[i, s, word]
+        total += weight * np.int32(popcount(members))
+    if all_listed and number == 0:
+        return total
     for group in range(words if all_listed else pairs.first.shape[0] - 1):  # words, or targets
         first, last = (0, n) if all_listed else (pairs.first[group], pairs.first[group + 1])
         for p in range(max(number, 1)):
@@ -227,8 +238,12 @@ def _best_plan(search, views, r, i, way, room):
                 for w in range(sees.shape[1]):
                     left, term = free[t, counted, w], terms[t]
                     found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
-                    for k in range(padded):
-                        found[k] += term * np.float32(np.int32(popcount(members[k] & left)))
+                    if term == np.float32(1.0):
+                        for k in range(padded):
+                            found[k] += np.float32(np.int32(popcount(members[k] & left)))
+                    else:
+                        for k in range(padded):
+                            found[k] += term * np.float32(np.int32(popcount(members[k] & left)))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
         found, now, weight = gain[low:], value[h, low + 1 :], search.weight[h]
         for k in range(padded):

@@ -142,7 +142,7 @@ class _Future(NamedTuple):
     values: np.ndarray  # (T, m) of the targets
     worth: np.ndarray  # (T,) of a value of 1
     shares: np.ndarray  # (k,) of a target that the first, second, ... sensor that sees it gains
-    count: np.ndarray  # (n,) int64: different headings of a sensor
+    different: np.ndarray  # (n,) int64: different headings of a sensor
     ends: np.ndarray  # (n, 2) int64: headings beyond which it cannot turn to the right and to the left; -1: none
 
 
@@ -322,9 +322,9 @@ def _follow(future, i, turns, seen):
     k = 0
     for t in range(turns.shape[0]):
         if turns[t] == LEFT and k != future.ends[i, 1]:
-            k = (k + 1) % future.count[i]
+            k = (k + 1) % future.different[i]
         elif turns[t] == RIGHT and k != future.ends[i, 0]:
-            k = (k - 1) % future.count[i]
+            k = (k - 1) % future.different[i]
         for w in range(seen.shape[1]):
             seen[t, w] = future.sees[i, t, k, w]
 
@@ -335,7 +335,7 @@ def _best_turns(future, i, others, ahead, choice, turns):
 
     The values of the headings `ahead` (2, K) are those before the sensor sees in them, and after a sub-step.
     """
-    values, worth, shares, count = future.values, future.worth, future.shares, future.count[i]
+    values, worth, shares, count = future.values, future.worth, future.shares, future.different[i]
     last, times = others.shape[0] - 1, turns.shape[0]  # enough with this sensor
     for k in range(count):
         ahead[1, k] = 0.0
