@@ -79,17 +79,13 @@ def scales_of(scales):
     return _scalars(scales[0])
 
 
-def _writer(formula: Any) -> Any:
-    """Return a compiled function that writes a feature of a pair in the scenes `first` to `last` - 1."""
-    number = inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__))
-
-    @inlined
-    def write(out, pair, scales, first, last):
-        for b in range(first, last):
-            out[b] = number(pair, scales, b)
-
-    return write
+def _compiled(formula: Any) -> Any:
+    return inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__))
 
 
-write_feature = one_of([_writer(feature.formula) for feature in features.FEATURES.values()])
+write_feature = one_of(
+    [_compiled(feature.formula) for feature in features.FEATURES.values()],
+    "write(out, pair, scales, first, last)",
+    "for b in range(first, last): out[b] = {}(pair, scales, b)",
+)
 """Write a feature, by its index in the table, of a pair in the scenes `first` to `last` - 1."""

@@ -167,16 +167,18 @@ def _turn(path: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_UN)  # also for a copy of the descriptor in a forked process
 
 
-def one_of(variants: Sequence[Callable]) -> Callable:
+def one_of(variants: Sequence[Callable], head: str = "call(*arguments)", body: str = "{}(*arguments)") -> Callable:
     """Return a compiled function ``call(code, *arguments)`` that calls ``variants[code]``, or nothing for other codes.
 
     Compiled code cannot look up functions in a table, so the function is a chain of ``if`` generated from the table.
+    `head` gives the function another name and arguments, and `body` is what it does with the variant ``{}``.
     """
     names = [f"variant_{code}" for code in range(len(variants))]
-    branches = [f"    if code == {code}:\n        {name}(*arguments)\n" for code, name in enumerate(names)]
+    branches = [f"    if code == {code}:\n        {body.format(name)}\n" for code, name in enumerate(names)]
     scope = dict(zip(names, variants, strict=True))
-    exec("def call(code, *arguments):\n" + "".join(branches), scope)
-    return inlined(scope["call"])
+    name, _, arguments = head.partition("(")
+    exec(f"def {name}(code, {arguments}:\n" + "".join(branches), scope)
+    return inlined(scope[name])
 
 
 def maker(kind: Any, names: Sequence[str]) -> Callable:
