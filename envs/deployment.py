@@ -272,8 +272,8 @@ class _Site(dict):
     def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
         """Return a positive number, or an array of `size` of them; 0 is allowed with a default, `missing`."""
         value = self[name] if missing is None else self.get(name, missing)
-        if isinstance(value, float) and 0.0 < value <= most and value < math.inf:  # a plain number needs no array
-            return value
+        if isinstance(value, float) and 0.0 <= value <= most and value < math.inf and (value or missing is not None):
+            return value  # a plain number needs no array
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
             raise ValueError(f"the site's {name} has shape {array.shape}; it must be a number, or {size} of them")
@@ -375,8 +375,16 @@ class _Pairs:
         self.dx, self.dy = self.to_x - self.x, self.to_y - self.y
         self.distance = np.sqrt(self.dx * self.dx + self.dy * self.dy)
         self.east, self.north = at.unit(self.dx, self.dy, self.distance)
-        self.i, self.j, self.number = np.arange(self.n)[:, None], np.arange(self.m), None
+        self.number = None
         self.sensor = self
+
+    @property
+    def i(self) -> np.ndarray:
+        return np.arange(self.n)[:, None]
+
+    @property
+    def j(self) -> np.ndarray:
+        return np.arange(self.m)
 
     def __getitem__(self, key: tuple[int, Any]) -> Any:
         """Return a row of the sensors, as formulas read it."""
@@ -449,11 +457,11 @@ class _Pairs:
         gone = np.where(np.isfinite(before).all(-1, keepdims=True), self._target - before, 0.0)
         return gone[..., None, :, :] / self.site.time_step
 
-    @property
+    @cached_property
     def velocity_x(self) -> np.ndarray:
         return self.velocity[..., 0]
 
-    @property
+    @cached_property
     def velocity_y(self) -> np.ndarray:
         return self.velocity[..., 1]
 

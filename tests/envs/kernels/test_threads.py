@@ -167,7 +167,7 @@ def test_an_error_of_any_thread_reaches_the_caller(guilty):
     failing = threading.Event()
 
     def kernel(share):
-        if share.thread == guilty:
+        if Share(*share).thread == guilty:
             failing.set()
             raise MemoryError
         failing.wait(10)
