@@ -232,12 +232,13 @@ def _best_plan(search, views, r, i, way, room):
         padded = (number + CHUNK - 1) // CHUNK * CHUNK
         if stage[h] != counted:
             counted = stage[h]
-            for k in range(low, low + padded):
-                gain[k] = 0.0
+            found = gain[low : low + padded]
+            for k in range(padded):
+                found[k] = 0.0
             for t in range(free.shape[0]):
                 for w in range(sees.shape[1]):
                     left, term = free[t, counted, w], terms[t]
-                    found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
+                    members = sees[counted, w, low : low + padded]
                     if term == np.float32(1.0):
                         for k in range(padded):
                             found[k] += np.float32(np.int32(popcount(members[k] & left)))
