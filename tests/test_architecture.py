@@ -39,7 +39,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"validation"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
+        {"validation", "features"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
         {"allocation"}, {"simulator"}, {"duel"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
         {"__init__"},
     ],

@@ -268,7 +268,8 @@ class EvaderAgent:
         """
         if len(self._memory.clock) != duel.num_envs:
             self._memory = self._forget(duel.num_envs)
-        rows, chosen = duel.observed, duel.chosen(chosen, "chosen")
+        chosen = duel.chosen(chosen, "chosen")
+        rows = duel.observed._replace(parameters=duel.rows.parameters)
         self._observe(duel, rows.sensor[..., : duel.num_envs], starts & chosen, chosen)
         values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
         options = self.price, self.decoys

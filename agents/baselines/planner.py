@@ -291,7 +291,7 @@ class PlannerAgent(PlanningPolicy):
             g, own_words, own_entries = n, -(-listed // in_word), min(listed, in_word) * (samples + 1)
         used = n * len(ways.move) * own_words * headings + 2 * (words * entries + g * own_words * own_entries)
         threads, each = cores(), max(_BLOCK // (8 * stages * used), 1)  # rows of a thread
-        number, block = min((each if each < 8 else each // 8 * 8) * threads, rows), min(each, 8)
+        number, block = max(min((each if each < 8 else each // 8 * 8) * threads, rows), 1), min(each, 8)
         every = futures = empty_futures((number, stages, words), entries)
         if listed:
             futures = empty_futures((number * n, stages, own_words), own_entries)
@@ -346,14 +346,24 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     zooms = [(KEEP, 0)]
     for degrees in (_ZOOMED if scenario.warehouses else (scenario.zoom_step,)) if scenario.zoom else ():
         zooms += [(zoom, math.ceil(degrees / scenario.zoom_step)) for zoom in (NARROWER, WIDER)]
-    ways = [(*zoom, move) for zoom in zooms for move in moves]
-    actions = dict(zip(("zoom", "zooms", "move"), np.array(ways).T.copy(), strict=True))
-    first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
-    then = np.array([ways.index((KEEP, 0, move)) for *_, move in ways])
+    each = [(*zoom, move) for zoom in zooms for move in moves]
+    actions = dict(zip(("zoom", "zooms", "move"), np.array(each).T.copy(), strict=True))
+    first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(each))
+    then = np.array([each.index((KEEP, 0, move)) for *_, move in each])
     limits, rails = scenario.zoom or (0.0, 360.0), make_rails(scenario.rails or [[(0.0, 0.0)]])
     clear = Sight(scenario).along(rails, scenario.rail_step) if scenario.rails else np.zeros((0, 0, 0), np.float32)
-    zoom = actions["move"], actions["zoom"], actions["zooms"], float(scenario.zoom_step), *map(float, limits)
-    return Ways(*zoom, rails, float(scenario.rail_step), clear), first, then
+    narrowest, widest = map(float, limits)
+    steps, rail_step = float(scenario.zoom_step), float(scenario.rail_step)
+    ways = Ways(
+        **actions,
+        zoom_step=steps,
+        narrowest=narrowest,
+        widest=widest,
+        rails=rails,
+        rail_step=rail_step,
+        rail_clear=clear,
+    )
+    return ways, first, then
 
 
 def _worth(scenario: Scenario) -> Worth:

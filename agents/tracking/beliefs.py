@@ -374,7 +374,7 @@ class Beliefs(Estimator):
     )  # fmt: skip
 
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0, *, plans: bool = False) -> None:
-        more = {"field_of_view": scenario.zoom}
+        more: dict[str, Any] = {"field_of_view": scenario.zoom}
         more |= {"along": scenario.rails, "pending_turn": scenario.turn_rates} if plans else {}
         self.features = (*Beliefs.features, *(name for name, given in more.items() if given))  # type: ignore[misc]
         super().__init__(scenario, particles, seed)

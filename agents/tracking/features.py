@@ -278,11 +278,11 @@ class BeliefFeatures:
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
         pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
-        values, highest = (make_values(scenario), scenario.highest_value) if scenario.has_values else (EQUAL, 1.0)
+        values = (make_values(scenario) if scenario.has_values else None) or EQUAL
         narrow, wide = map(float, scenario.zoom or (0, 0))
         self._scales = Scales(
             self.beliefs.rules, self.beliefs.pieces, values, (narrow, wide), pace, scenario.distance_scale,
-            scenario.top_speed, 1.0 / highest,
+            scenario.top_speed, 1.0 / scenario.highest_value,
         )  # fmt: skip
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:

@@ -5,8 +5,9 @@ import pytest
 from numba import njit
 from scipy.signal import fftconvolve
 
-from hitmac.agents.tracking import ParticleTracker, particles
-from hitmac.agents.tracking.carriers import has_bounty
+from hitmac.agents.tracking import ParticleTracker
+from hitmac.agents.tracking.carriers import _step_round, has_bounty
+from hitmac.agents.tracking.sight import NO_CELLS, Watch
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, MODELS, SPEED
 from hitmac.envs import Duel, Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
@@ -249,7 +250,8 @@ def test_bounties_are_those_of_the_game():
 def test_a_step_leads_round_a_view(place, step, side, expected):
     """The view is that of a sensor at the origin, of 90 degrees around +x, with the range 100."""
     views = np.array([view(0, 0, 0, 90, 100)])
-    round_view = njit(lambda *numbers: particles._step_round(views, None, *numbers))
+    watch = Watch(views, np.empty((1, 0), np.float32), NO_CELLS, np.empty(0, np.int32), np.empty(0, np.int32), 0.0)
+    round_view = njit(lambda *numbers: _step_round(watch, *numbers))
     np.testing.assert_allclose(round_view(*map(float, (*place, *step, side))), expected, atol=0.1)
 
 

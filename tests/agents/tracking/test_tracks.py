@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.agents.tracking import tracks
+from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.kernels.threads import Threads
@@ -178,7 +178,7 @@ def played(monkeypatch, knowledge, seeds, threads, steps=12, split=None):
     scenario = HALL.replace(knowledge=knowledge)
     simulator, observer = Simulator(scenario, len(seeds), seeds), DetectionObserver(scenario)
     tracker, state = Tracks(scenario, 20), None
-    monkeypatch.setattr(tracks, "Threads", lambda size, _, block: Threads(size, threads, 1))
+    monkeypatch.setattr(beliefs, "Threads", lambda size, _, block: Threads(size, threads, 1))
     for step in range(steps):
         if step == split:
             tracker, state = Tracks(scenario, 20), tuple(array.copy() for array in state)
