@@ -61,7 +61,7 @@ class PlanningPolicy(RulePolicy):
 
 _DISTANCES = 128  # of which the share of hidden targets is known
 _ZOOMED = 10.0, 30.0, 75.0  # degrees by which the lenses of ways change in a game, whose steps are small
-_BLOCK = 1 << 20  # bytes of the views and futures that a thread computes at once, so that they stay in its cache
+_BLOCK = 1 << 21  # bytes of the views and futures that a thread computes at once, so that they stay in its cache
 
 
 class PlannerState(NamedTuple):

@@ -178,33 +178,39 @@ def _write_free(levels, layers, free):
 
 
 @compiled
-def _plus_value(total, search, levels, terms, h, room):
-    """Return `total` plus the worth of the samples covered at sub-step h, with shares of those that too few cover."""
-    s, weight, samples = search.stage[h], search.weight[h], search.samples
-    pairs, covers, layers, number = room.pairs, room.covers, room.layers, levels.shape[1]
+def _value_of(search, levels, terms, room):
+    """Return the joint value of the plans: the worth of the samples that they cover, less the cost of their turns.
+
+    Samples that too few sensors cover have their shares.
+    """
+    samples, cost, total = search.samples, search.turn_cost, 0.0
+    plans, pairs, covers, layers, number = room.plans, room.pairs, room.covers, room.layers, levels.shape[1]
     (n, _, words), groups, all_listed = covers.shape, levels.shape[0], pairs.sensor.shape[0] == 0
-    for word in range(words if all_listed and number == 0 else 0):  # the usual case is fast
-        members = np.uint64(0)
+    plain = all_listed and number == 0  # the usual case is fast
+    for h in range(1, plans.shape[1]):
+        s, weight = search.stage[h], search.weight[h]
+        for word in range(words if plain else 0):
+            members = np.uint64(0)
+            for i in range(n):
+                members |= covers[i, s, word]
+            total += weight * np.int32(popcount(members))
+        for group in range(0 if plain else words if all_listed else pairs.first.shape[0] - 1):  # words, or targets
+            first, last = (0, n) if all_listed else (pairs.first[group], pairs.first[group + 1])
+            for p in range(max(number, 1)):
+                for q in range(layers.shape[0]):
+                    layers[q, 0, 0] = 0  # stage 0 is free
+                for e in range(first, last):
+                    i = e if all_listed else pairs.sensor[e]
+                    word, bit = (group, np.uint64(0)) if all_listed else bits_of(pairs.place[e], samples)
+                    members = covers[i, s, word]
+                    if number > 0:
+                        members &= levels[min(i, groups - 1), p, s, word]
+                    add_seen(layers, 0, 0, members if all_listed else (members >> bit) & everyone(samples))
+                for q in range(layers.shape[0]):
+                    term = p if q == layers.shape[0] - 1 else number + p
+                    total += weight * terms[term] * np.int32(popcount(layers[q, 0, 0]))
         for i in range(n):
-            members |= covers[i, s, word]
-        total += weight * np.int32(popcount(members))
-    if all_listed and number == 0:
-        return total
-    for group in range(words if all_listed else pairs.first.shape[0] - 1):  # words, or targets
-        first, last = (0, n) if all_listed else (pairs.first[group], pairs.first[group + 1])
-        for p in range(max(number, 1)):
-            for q in range(layers.shape[0]):
-                layers[q, 0, 0] = 0  # stage 0 is free
-            for e in range(first, last):
-                i = e if all_listed else pairs.sensor[e]
-                word, bit = (group, np.uint64(0)) if all_listed else bits_of(pairs.place[e], samples)
-                members = covers[i, s, word]
-                if number > 0:
-                    members &= levels[min(i, groups - 1), p, s, word]
-                add_seen(layers, 0, 0, members if all_listed else (members >> bit) & everyone(samples))
-            for q in range(layers.shape[0]):
-                term = p if q == layers.shape[0] - 1 else number + p
-                total += weight * terms[term] * np.int32(popcount(layers[q, 0, 0]))
+            total -= cost * abs(plans[i, h] - plans[i, h - 1])
     return total
 
 
@@ -314,12 +320,7 @@ def _improve(search, views, r, order, room):
             _cover(stage, sees[i, ways[i]], farthest[i], plans[i], covers[i])
         if not changed:
             break
-    total = 0.0
-    for h in range(1, horizon + 1):
-        total = _plus_value(total, search, levels, views.terms[r], h, room)
-        for i in range(n):
-            total -= cost * abs(plans[i, h] - plans[i, h - 1])
-    return total
+    return _value_of(search, levels, views.terms[r], room)
 
 
 @compiled
