@@ -158,16 +158,15 @@ class Observer:
             num_seen=np.ones((scenes, n), np.int32) if grid is None else grid.num_seen,
             reach=np.empty((scenes, listed)),
             longest=np.empty(scenes),
+            limit=math.inf if self.radius is None else float(self.radius) ** 2,
         )
         targets = np.empty((scenes, n, self._slots), np.int32)
         shown = NearestObservation(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
-        limit = math.inf if self.radius is None else float(self.radius) ** 2
         state = simulator.observed
         missed = simulator.scenario.missed_detections
         simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None, values=None))
-        simulator.sensor_threads.run(
-            observe_near, tuple(state), scales, self._codes, self._of_sensor, index, limit, shown
-        )
+        chosen = self._codes, self._of_sensor
+        simulator.sensor_threads.run(observe_near, tuple(state), scales, *chosen, index, shown)
         lists = {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
         return lists | self._observed_discs(simulator)
 

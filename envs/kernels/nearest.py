@@ -1,7 +1,7 @@
 """Search for the nearest things, sorted into cells or not. Compiled by numba."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,13 +150,25 @@ def _gap(cells, left, right, low, high, at_x, at_y):
     return gap - PAD * (cells.half_width + cells.half_height)
 
 
-@compiled
-def search(cells, start, number, x, y, reach, at_x, at_y, limit, own, skip, k, square, candidate, already):
-    """Collect candidates for the k nearest to (at_x, at_y), from a box of cells that grows until it contains them.
+class Circle(NamedTuple):
+    """Place around which the nearest things are searched."""
 
-    Candidates are things within the squared distance `limit`; if things have a reach (count,), within the sum of it and
-    `own`. Thing `skip` is excluded. Candidates follow the `already` collected ones; returns their total number.
+    x: float
+    y: float
+    limit: float  # squared distance of the farthest
+    own: float  # distance up to which a thing without a reach of its own would count, where things have one
+    skip: int  # a thing that does not count; -1: none
+
+
+@compiled
+def search(cells, places, b, reach, around, k, square, candidate, already):
+    """Collect candidates for the k nearest things of scene b, from a box of cells that grows until it contains them.
+
+    Candidates are `places` within the circle `around`; if they have a reach (count,), within the sum of it and
+    `own`. Candidates follow the `already` collected ones; returns their total number.
     """
+    start, number, x, y = places.start[b], places.number[b], places.x[b], places.y[b]
+    at_x, at_y, limit, own, skip = around
     column, row = column_of(cells, at_x), row_of_cells(cells, at_y)
     # A circle of this many cells contains k things on average, or all within the limit.
     area = min(k * cells.columns * cells.rows / (math.pi * max(start[-1], 1)), limit * cells.per_x * cells.per_y)

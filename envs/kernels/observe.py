@@ -9,7 +9,7 @@ from hitmac.envs.features import Pair
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.formulas import disc_blocks, scales_of, unit, wall_blocks, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.nearest import BINS, choose_nearest, search, sort_places, write_sorted
+from hitmac.envs.kernels.nearest import BINS, Circle, choose_nearest, search, sort_places, write_sorted
 from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.sight import disc_at, is_clear, widest_disc
 from hitmac.envs.kernels.state import Cells, KernelState, Places, X, Y
@@ -180,6 +180,7 @@ class Index(NamedTuple):
     num_seen: np.ndarray  # (B, n) int32: their number; over S, they are not listed
     reach: np.ndarray  # (B, n) their ranges
     longest: np.ndarray  # (B,) longest range
+    limit: float  # squared distance of the farthest target that is shown
 
 
 class Buffers(NamedTuple):
@@ -252,24 +253,21 @@ def _is_shown(state, knowledge, b, i, j, limit):
 
 
 @compiled
-def _choose(state, knowledge, index, b, i, limit, buffers, targets):
+def _choose(state, knowledge, index, b, i, buffers, targets):
     """Write the targets of the slots (k,) of sensor i, -1 for empty slots."""
     k, m = targets.shape[0], state.target.shape[0]
     if k == m:
         for j in range(k):
-            targets[j] = j if _is_shown(state, knowledge, b, i, j, limit)[0] else -1
+            targets[j] = j if _is_shown(state, knowledge, b, i, j, index.limit)[0] else -1
         return
     count = 0
     if state.working[i, b]:
         if knowledge is None:
-            x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
-            count = search(
-                index.cells, index.targets.start[b], index.targets.number[b], index.targets.x[b], index.targets.y[b],
-                None, x, y, limit, 0.0, -1, k, buffers.square, buffers.candidate, 0,
-            )  # fmt: skip
+            around = Circle(state.sensor[i, X, b], state.sensor[i, Y, b], index.limit, 0.0, -1)
+            count = search(index.cells, index.targets, b, None, around, k, buffers.square, buffers.candidate, 0)
         else:
             for j in range(m):
-                shown, buffers.square[count] = _is_shown(state, knowledge, b, i, j, limit)
+                shown, buffers.square[count] = _is_shown(state, knowledge, b, i, j, index.limit)
                 buffers.candidate[count] = j
                 count += shown
     count = choose_nearest(k, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
@@ -282,18 +280,16 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
     own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
     buffers.square[0], buffers.candidate[0] = -1.0, i  # the sensor itself before all others
-    x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
-    count = search(
-        index.cells, index.sensors.start[b], index.sensors.number[b], index.sensors.x[b], index.sensors.y[b],
-        index.reach[b], x, y, limit, own, i, most, buffers.square, buffers.candidate, 1,
-    )  # fmt: skip
+    around = Circle(state.sensor[i, X, b], state.sensor[i, Y, b], limit, own, i)
+    count = search(index.cells, index.sensors, b, index.reach[b], around, most, buffers.square, buffers.candidate, 1)
     count = choose_nearest(most, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
     write_sorted(buffers.listed, count, neighbours)
 
 
 @compiled
-def _measure(state, knowledge, values, scales, index, b, i, targets, row, number):
-    """Write the observed quantities of the target of every slot into `row` (12, k), and its number into `number`."""
+def _measure(state, knowledge, scales, index, b, i, targets, buffers):
+    """Write the observed quantities of the target of every slot into the row (12, k), and its number."""
+    row, number = buffers.row, buffers.number
     if knowledge is None:
         listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few listed targets are looked up
         for s in range(targets.shape[0]):
@@ -332,7 +328,7 @@ def _measure(state, knowledge, values, scales, index, b, i, targets, row, number
             row[_AGE, s] = known[at.AGE, b]
     for s in range(targets.shape[0] if scales.valued else 0):
         x, y = state.sensor[i, X, b] + row[_DX, s], state.sensor[i, Y, b] + row[_DY, s]
-        row[_VALUE, s] = _find_value(values, scales.per_value, number[s], x, y)
+        row[_VALUE, s] = _find_value(state.values, scales.per_value, number[s], x, y)
     if scales.line_of_sight:
         x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state.disc, b)
         for s in range(targets.shape[0]):
@@ -340,11 +336,10 @@ def _measure(state, knowledge, values, scales, index, b, i, targets, row, number
 
 
 @compiled
-def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pairs):
+def _write_features(state, scales, chosen, b, i, targets, buffers, pairs):
     """Write the features of every slot (k, d) of sensor i; those of empty slots are 0, except those of the sensor."""
-    n, m, k, sensor, row = (
-        state.sensor.shape[0], state.target.shape[0], targets.shape[0], buffers.sensor, buffers.row,
-    )  # fmt: skip
+    (codes, of_sensor), sensor, row = chosen, buffers.sensor, buffers.row
+    n, m, k = state.sensor.shape[0], state.target.shape[0], targets.shape[0]
     dx, dy, distance, east, north = row[_DX], row[_DY], row[_DISTANCE], row[_EAST], row[_NORTH]
     for part in range(sensor.shape[0] if scales.line_of_sight else at.PAN_X):
         for s in range(k):
@@ -364,23 +359,23 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
 
 
 @compiled
-def _observe_sensors(state, knowledge, values, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
+def _observe_sensors(state, scales, chosen, index, shown, buffers, low, high):
     """Write the rows of the sensors `low` to `high` - 1, counted scene by scene."""
     n = shown.pairs.shape[1]
     for item in range(low, high):
         b, i = item // n, item % n
         targets = shown.targets[b, i]
-        _choose(state, knowledge, index, b, i, limit, buffers, targets)
+        _choose(state, state.knowledge, index, b, i, buffers, targets)
         for slot in range(targets.shape[0]):
             shown.mask[b, i, slot] = targets[slot] >= 0
-        _measure(state, knowledge, values, scales, index, b, i, targets, buffers.row, buffers.number)
-        _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, shown.pairs[b, i])
+        _measure(state, state.knowledge, scales, index, b, i, targets, buffers)
+        _write_features(state, scales, chosen, b, i, targets, buffers, shown.pairs[b, i])
         if shown.neighbours.shape[2] > 0:
             _find_neighbours(state, index, b, i, buffers, shown.neighbours[b, i])
 
 
 @kernel
-def observe_near(rows, scales, codes, of_sensor, index, limit, shown, share):
+def observe_near(rows, scales, codes, of_sensor, index, shown, share):
     """Write the features of the nearest targets of every sensor, their mask and numbers, and the sensor's neighbours.
 
     Threads divide the sensors, counted scene by scene.
@@ -394,6 +389,4 @@ def observe_near(rows, scales, codes, of_sensor, index, limit, shown, share):
         np.empty((state.sensor.shape[1], k)), np.empty((12, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):
-        _observe_sensors(
-            state, state.knowledge, state.values, own, codes, of_sensor, index, limit, shown, buffers, low, high
-        )
+        _observe_sensors(state, own, (codes, of_sensor), index, shown, buffers, low, high)
