@@ -65,9 +65,10 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.tasks.base": ("unflatten_sensors",),
         "hitmac.envs.render": ("save_pictures", "check_film", "Picture", "save_png"),
         "hitmac.envs.kernels.state": (
-            "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Poses",
+            "State", "Known", "KernelState", "Paths", "Recordings", "Knowledge", "Rails", "Poses",
             "Grid", "Places", "Cells", "Streets", "Values", "Motors",
         ),
+        "hitmac.envs.features": ("Motor",),
         "hitmac.envs.kernels.duel": ("Cargo", "Game"),
         "hitmac.envs.kernels.duel_rules": ("RuleMemory", "RULES"),
         "hitmac.envs.allocation": ("GRID_FROM",),
