@@ -1,6 +1,5 @@
 """Players of a duel: agents of either team by name, and populations of them."""
 
-import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -17,8 +16,6 @@ from hitmac.envs.tasks.base import flatten_sensors, make_observer
 
 POPULATION = "population.json"
 """File of a directory of ``hitmac train duel`` with the agents of both teams and their weights."""
-
-_MEMBER = re.compile(r"(.+?)=(\d+\.?\d*|\.\d+)(?:\+|$)")
 
 
 class Player(Protocol):

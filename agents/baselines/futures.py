@@ -99,7 +99,7 @@ def close(futures):
 
 
 class _Ahead(NamedTuple):
-    """What a row's futures have in common."""
+    """Quantities that all futures of a row share."""
 
     moves: np.ndarray  # (S + 1,) moves of the targets until the middle of each stage
     planned: np.ndarray  # (D + H + 1, n, 7) views that targets evade; (0, n, 7): they evade none

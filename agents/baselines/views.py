@@ -1,4 +1,4 @@
-"""Who would see which futures of the targets: samples in view of each sensor. Compiled by numba.
+"""Views of the sensors: samples of the targets' futures that each would see. Compiled by numba.
 
 For every row of knowledge, sensor, lens, place on its rail and heading, the samples in view at each stage of a plan are
 marked. In large scenes every sensor lists the targets that are most often in its reach.

@@ -44,9 +44,14 @@ _SCOPE: dict[str, Any] = vars(features) | {
 """Globals of the compiled formulas, which call each other."""
 
 
+def _compiled(formula: Any) -> Any:
+    """Return a formula compiled for kernels."""
+    return inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__, formula.__defaults__))
+
+
 for _name, _formula in vars(features).items():
     if isinstance(_formula, FunctionType) and _name != "half_turns":
-        _SCOPE[_name] = inlined(FunctionType(_formula.__code__, _SCOPE, _name, _formula.__defaults__))
+        _SCOPE[_name] = _compiled(_formula)
 
 wrapped, unit, in_view, meets_side = (_SCOPE[name] for name in ("wrapped", "unit", "in_view", "meets_side"))
 range_squared, cos_half_view = _SCOPE["range_squared"], _SCOPE["cos_half_view"]
@@ -77,10 +82,6 @@ _scalars = maker(Scales, Scales._fields)
 def scales_of(scales):
     """Return the scales of an array of one record as scalars, which make loops faster."""
     return _scalars(scales[0])
-
-
-def _compiled(formula: Any) -> Any:
-    return inlined(FunctionType(formula.__code__, _SCOPE, formula.__name__))
 
 
 write_feature = one_of(
