@@ -1,27 +1,15 @@
 """Attention of a policy's networks to the targets in its decisions."""
 
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
-from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
-from hitmac.agents.names import named_agent
 from hitmac.agents.policy import Adapted, Policy, networks_of
-from hitmac.agents.registry import Agent
-from hitmac.envs.files import check_ending
-from hitmac.envs.render import Picture
-from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.validation import Count
-from hitmac.perception import AgentTargetEncoder, Weights, plots
+from hitmac.perception import AgentTargetEncoder, Weights
 
 
 class AttentionWatch:
@@ -144,74 +132,3 @@ def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.nd
     every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last column is for empty places
     np.put_along_axis(every, np.where(targets < 0, num_targets, targets), shares, -1)
     return every[..., :num_targets]
-
-
-PROGRAM = "hitmac attention"
-_SIZE = 600  # longer side of the scene, pixels
-Moment = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Options:
-    """Draw the attention of a learned policy as lines from sensors to targets.
-
-    For example: hitmac attention --agents pretrained:flat.
-
-    A thicker line is a larger share of the sensor's attention; see hitmac.agents.attention.
-    """
-
-    agents: Agents = ("pretrained:flat",)
-    """Agent, as in hitmac evaluate. The name of the option may be left out in first place."""
-    scenario: str = "hit-mac"
-    """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
-    seed: int = 0
-    """Seed of the episode."""
-    at: Count = 60
-    """Sub-step of the decision; a film shows all sub-steps up to it."""
-    level: str = ""
-    """Level of a hierarchy, coordinator or executor; empty: the first with attention."""
-    to: Path = Path("attention.png")
-    """File of the picture (.png) or film (.gif)."""
-
-
-def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> Iterator[Moment]:
-    """Play an episode; yield weights (n, m), sensors (n, 2), targets (m, 2) and picture of every decision.
-
-    The level is one of :attr:`AttentionWatch.levels`, "" the first. Between its decisions the weights are those of the
-    last. The longer side of the pictures has `size` pixels.
-    """
-    episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
-    simulator, steps = episode.task.simulator, episode.steps(sub_steps)
-    weights = np.zeros((scenario.num_sensors, scenario.num_targets), np.float32)
-    with AttentionWatch(agent.policy) as watch:
-        if not watch.levels:
-            raise ValueError(f"agent is {agent.name!r}, which has no attention; expected a policy with an encoder")
-        if level not in ("", *watch.levels):
-            raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
-        for step in range(1, sub_steps + 1):
-            drawn = picture.draw(simulator, 0, f"{agent.name}   sub-step {step}")
-            places = simulator.state.sensor_position[0].copy(), simulator.state.target_position[0].copy()
-            next(steps)
-            now = watch.shares(episode.observation, episode.state)[level or watch.levels[0]]
-            if "targets" in episode.observation:
-                now = of_lists(now, episode.observation["targets"], scenario.num_targets)
-            weights = np.where(np.isnan(now[0]), weights, now[0])
-            yield weights, *places, drawn
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line."""
-    options = parse(Options, PROGRAM, arguments, first="--agents")
-    with stop_on_bad_input(PROGRAM):
-        check_ending("--to", options.to, ".png", ".gif")
-        scenario, sub_steps = fitted(load_scenario(options.scenario), options.at)
-        agent = named_agent(options.agents, scenario)
-        found = moments(agent, scenario, options.seed, sub_steps, options.level, _SIZE)
-        extent = Picture(scenario, _SIZE).extent
-        if options.to.suffix.lower() == ".gif":
-            weights, sensors, targets, pictures = (np.stack(parts) for parts in zip(*found, strict=True))
-            plots.film(options.to, weights, sensors, targets, extent=extent, pictures=list(pictures))
-        else:
-            ((*shown, drawn),) = deque(found, maxlen=1)
-            plots.save(plots.lines(*shown, extent=extent, picture=drawn), options.to)
-        print(options.to)

@@ -12,7 +12,6 @@ COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
     "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
-    "attention": ("hitmac.agents.attention", "draw the attention of a learned policy"),
     "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
     "run": ("hitmac.agents.run.command", "turn real cameras: from detections to orders"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),

@@ -1,22 +1,10 @@
-"""Cross-play in a duel: every team of sensors against every team of targets, on the same episodes.
-
-A measure of the matches, the transport rate or the coverage, is the matrix M of a zero-sum game between the two teams.
-With the weights x of its rows (sensors) and y of its columns (targets) in a Nash equilibrium, the value is v = x M y.
-The loss of a team is what it gives away to the best response known, the best team of the other side in the matrix::
-
-    loss of row i = max_j M[i, j] - v        loss of column j = v - min_i M[i, j]
-
-for a measure that the targets maximise; both are 0 or more. Their sum over two teams that meet is NashConv (Lanctot and
-others, "A Unified Game-Theoretic Approach to Multiagent Reinforcement Learning", NeurIPS 2017, section 2), where teams
-outside the matrix are unknown: a lower bound of the exploitability in the whole game.
-"""
+"""Cross-play in a duel: every team of sensors against every team of targets, on the same episodes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog
 from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
@@ -31,8 +19,8 @@ from hitmac.envs.duel import Duel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 
-MEASURES = {"transport": 1.0, "coverage": -1.0}
-"""Measures of a match, with the sign of their worth to the targets."""
+MEASURES = {"transport": "targets", "coverage": "sensors"}
+"""Measures of a match, and the team that wants more of it."""
 
 WHOLE = 10_001
 """Most steps of an episode of MATE."""
@@ -65,56 +53,6 @@ def play_match(
     return {"transport": duel.transport_rate.copy(), "coverage": coverage / time}
 
 
-def equilibrium(payoff: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights (R,) of the rows, which minimise, and (C,) of the columns, in a Nash equilibrium.
-
-    The weights x of the rows minimise max_j (x payoff)_j, a linear program whose dual solution are those of the columns
-    (Dantzig, "A Proof of the Equivalence of the Programming Problem and the Game Problem", 1951).
-    """
-    rows, columns = payoff.shape
-    found = linprog(
-        np.append(np.zeros(rows), 1.0),
-        A_ub=np.column_stack((payoff.T, -np.ones(columns))),
-        b_ub=np.zeros(columns),
-        A_eq=np.append(np.ones(rows), 0.0)[None],
-        b_eq=[1.0],
-        bounds=[(0.0, None)] * rows + [(None, None)],
-    )
-    x, y = (np.clip(weights, 0.0, None) for weights in (found.x[:-1], -found.ineqlin.marginals))
-    return x / x.sum(), y / y.sum()
-
-
-def solve(scores: np.ndarray, sign: float, sensors: Sequence[str], targets: Sequence[str]) -> dict[str, Any]:
-    """Return the game with the scores (R, C, E) of a measure; `sign` is that of its worth to the targets.
-
-    Intervals are those of :func:`hitmac.agents.evaluate.statistics.summary` for the episodes of the game as it is: the
-    weights and the best responses count as given, since the value of a game does not change with them to first order.
-
-    Returns:
-        ``"per_episode"``, the scores; ``"matrix"``, a summary for each match, row by row; ``"value"``, a summary; and
-        ``"sensors"`` and ``"targets"``, for each team its ``weight``, its ``loss``, a summary, and its
-        ``best_response``.
-    """
-    worth = sign * scores
-    mean = worth.mean(-1)
-    x, y = equilibrium(mean)
-    value = np.einsum("r,rce,c->e", x, worth, y)  # (E,)
-    rows, columns = mean.argmax(1), mean.argmin(0)
-    return {
-        "per_episode": scores.tolist(),
-        "matrix": [[summary(match[None], (0.0, 1.0)) for match in row] for row in scores],
-        "value": summary(sign * value[None], (0.0, 1.0)),
-        "sensors": {
-            name: {"weight": float(x[i]), "loss": summary((worth[i, j] - value)[None]), "best_response": targets[j]}
-            for i, (name, j) in enumerate(zip(sensors, rows, strict=True))
-        },
-        "targets": {
-            name: {"weight": float(y[j]), "loss": summary((value - worth[i, j])[None]), "best_response": sensors[i]}
-            for j, (name, i) in enumerate(zip(targets, columns, strict=True))
-        },
-    }
-
-
 def evaluate_cross(
     sensors: Teams,
     targets: Teams,
@@ -140,8 +78,9 @@ def evaluate_cross(
         known: result for the first of these teams, whose matches are not played again if the seeds are the same.
 
     Returns:
-        A mapping of ``"scenario"``, ``"episodes"``, ``"seeds"`` (first, last), ``"sub_steps"``, ``"provenance"``, and
-        the games ``"transport"`` and ``"coverage"``, results of :func:`solve`.
+        A mapping of ``"scenario"``, ``"episodes"``, ``"seeds"`` (first, last), ``"sub_steps"``, ``"provenance"``, the
+        names of the ``"sensors"`` and ``"targets"``, and for each measure, ``"transport"`` and ``"coverage"``, the
+        scores of the matches ``"per_episode"`` (R, C, E) and the ``"matrix"`` of their summaries, row by row.
 
     Raises:
         ValueError: no episode, an unknown name, or a scenario without two teams.
@@ -165,8 +104,14 @@ def evaluate_cross(
         matches = [play_match(*pair, scenario, batch, sub_steps) for batch in batches]
         for name, of_one in scores.items():
             of_one[i, j] = np.concatenate([match[name] for match in matches])
-    games = {name: solve(scores[name], sign, [*rows], [*columns]) for name, sign in MEASURES.items()}
-    return about | {"provenance": provenance()} | games
+    games = {
+        name: {
+            "per_episode": of_one.tolist(),
+            "matrix": [[summary(match[None], (0.0, 1.0)) for match in row] for row in of_one],
+        }
+        for name, of_one in scores.items()
+    }
+    return about | {"provenance": provenance(), "sensors": [*rows], "targets": [*columns]} | games
 
 
 def _loaded(team: str, names: Teams, scenario: Scenario) -> dict[str, Player]:
@@ -176,25 +121,19 @@ def _loaded(team: str, names: Teams, scenario: Scenario) -> dict[str, Player]:
 
 
 def cross_table(evaluation: Mapping[str, Any]) -> str:
-    """Return the games of :func:`evaluate_cross` as tables for the terminal, targets in columns."""
-    letters = {name: chr(ord("A") + j) for j, name in enumerate(evaluation["transport"]["targets"])}
+    """Return the matrices of :func:`evaluate_cross` as tables for the terminal, targets in columns."""
+    letters = {name: chr(ord("A") + j) for j, name in enumerate(evaluation["targets"])}
     lines = [title(evaluation), "", "targets:", *(f"  {letter}  {name}" for name, letter in letters.items())]
-    for measure, sign in MEASURES.items():
-        game = evaluation[measure]
-        columns = game["targets"].values()
-        rows = [["sensors", *letters.values(), "loss", "weight"]]
-        for (name, one), cells in zip(game["sensors"].items(), game["matrix"], strict=True):
-            rows.append([label_of(name, {}), *map(_cell, cells), _cell(one["loss"]), f"{one['weight']:.2f}"])
-        rows.append(["loss", *(_cell(one["loss"]) for one in columns), "", ""])
-        rows.append(["weight", *(f"{one['weight']:.2f}" for one in columns), "", ""])
+    for measure, wanted_by in MEASURES.items():
+        rows = [["sensors", *letters.values()]]
+        for name, cells in zip(evaluation["sensors"], evaluation[measure]["matrix"], strict=True):
+            rows.append([label_of(name, {}), *map(_cell, cells)])
         if sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2 > _WIDTH:  # without intervals
             rows = [[cell.partition(" \u00b1")[0] for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        higher = "targets" if sign > 0 else "sensors"
-        lines += ["", f"{measure} (the {higher} want more), value {_cell(game['value'])}:", ""]
+        lines += ["", f"{measure} (the {wanted_by} want more):", ""]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    lines += ["", "\u00b1: half of the 95 % interval. weight: that of a Nash equilibrium."]
-    return "\n".join([*lines, "loss: to the best response in the table, beyond the value of the game."])
+    return "\n".join([*lines, "", "\u00b1: half of the 95 % interval."])
 
 
 def _cell(summed: Mapping[str, Any]) -> str:
@@ -204,21 +143,16 @@ def _cell(summed: Mapping[str, Any]) -> str:
 
 
 def save_matrix(path: str | Path, evaluation: Mapping[str, Any]) -> None:
-    """Draw the matrix of each measure, sensors in rows and targets in columns, with the weights of the equilibrium."""
-    rows, columns = np.shape(evaluation["transport"]["matrix"])
-    figure = new_figure((5.0 + 1.6 * columns, 2.2 + 0.5 * rows), title(evaluation))
-    for axis, (measure, sign) in zip(figure.subplots(1, len(MEASURES)), MEASURES.items(), strict=True):
-        game = evaluation[measure]
-        means = np.mean(game["per_episode"], -1)
-        image = axis.imshow(means, cmap="Reds" if sign > 0 else "Blues", aspect="auto")
+    """Draw the matrix of each measure, sensors in rows and targets in columns."""
+    sensors, targets = ([label_of(name, {}) for name in evaluation[team]] for team in ("sensors", "targets"))
+    figure = new_figure((5.0 + 1.6 * len(targets), 2.2 + 0.5 * len(sensors)), title(evaluation))
+    for axis, (measure, wanted_by) in zip(figure.subplots(1, len(MEASURES)), MEASURES.items(), strict=True):
+        means = np.mean(evaluation[measure]["per_episode"], -1)
+        image = axis.imshow(means, cmap="Reds" if wanted_by == "targets" else "Blues", aspect="auto")
         for i, j in np.ndindex(means.shape):
             colour = "white" if image.norm(means[i, j]) > 0.55 else "#333333"
             axis.text(j, i, f"{means[i, j]:.3f}", ha="center", va="center", fontsize=8, color=colour)
-        sensors, targets = (
-            [f"{label_of(name, {})}\n{one['weight']:.2f}" for name, one in game[team].items()]
-            for team in ("sensors", "targets")
-        )
-        axis.set_xticks(range(columns), targets, fontsize=8, rotation=30, ha="right")
-        axis.set_yticks(range(rows), sensors, fontsize=8)
-        axis.set_title(f"{measure}, value {game['value']['mean']:.3f}", fontsize=10)
+        axis.set_xticks(range(len(targets)), targets, fontsize=8, rotation=30, ha="right")
+        axis.set_yticks(range(len(sensors)), sensors, fontsize=8)
+        axis.set_title(measure, fontsize=10)
     write_figure(path, figure)

@@ -79,7 +79,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.evaluate": ("evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"),
         "hitmac.agents.evaluate.bounds": ("bounds_of",),
         "hitmac.agents.evaluate.statistics": ("summary",),
-        "hitmac.agents.evaluate.cross": ("evaluate_cross", "solve", "equilibrium"),
+        "hitmac.agents.evaluate.cross": ("evaluate_cross",),
         "hitmac.agents.duel": ("Player", "Population"),
         "hitmac.agents.evaluate.tracking": ("gospa", "identity_switches", "Gospa"),
         "hitmac.agents.command_line": ("provenance",),

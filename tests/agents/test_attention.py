@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, load_agent
-from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, of_lists, to_targets
+from hitmac.agents.attention import AttentionWatch, attention_of, of_lists, to_targets
 from hitmac.agents.learned.checkpoint import adapt_policy
 from hitmac.agents.policy import Memoryless
 from hitmac.envs import DEFAULT_FEATURES, Simulator, load_scenario
@@ -160,30 +159,6 @@ def test_a_picture_of_a_scene_lies_under_the_lines():
     weights = np.ones((scenario.num_sensors, scenario.num_targets))
     shown = plots.lines(weights, sensors, simulator.state.target_position[0], extent=picture.extent, picture=pixels)
     np.testing.assert_allclose((*shown.axes[0].get_xlim(), *shown.axes[0].get_ylim()), picture.extent)
-
-
-def test_the_command_draws_and_films(tmp_path, capsys):
-    picture, film = tmp_path / "attention.png", tmp_path / "attention.gif"
-    main(["pretrained:flat", "--at", "3", "--to", str(picture)])
-    main(["--agent", "pretrained:hit-mac", "--at", "2", "--level", "executor", "--to", str(film)])
-    with Image.open(picture) as shown, Image.open(film) as moving:
-        assert (shown.width > 400, moving.n_frames) == (True, 2)
-    assert capsys.readouterr().out.split() == [str(picture), str(film)]
-    for arguments, words in (
-        (["planner", "--at", "1"], "agent is 'planner', which has no attention"),
-        (["pretrained:flat", "--level", "executor"], "level is 'executor'; it must be one of policy"),
-        (["pretrained:flat", "--to", "x.jpg"], "--to is 'x.jpg'; its name must end in .png or .gif"),
-    ):
-        with pytest.raises(SystemExit):
-            main(arguments)
-        assert words in capsys.readouterr().err
-
-
-def test_between_decisions_the_last_attention_holds():
-    scenario = load_scenario("hit-mac")
-    found = [weights for weights, *_ in moments(load_agent("pretrained:hit-mac", scenario), scenario, 0, 12, "", 80)]
-    assert all((one == found[0]).all() for one in found[:10])
-    assert (found[10] != found[0]).any()
 
 
 def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():

@@ -1,75 +1,28 @@
-"""Cross-play: equilibria of matrix games, losses to best responses, tables and figures."""
+"""Cross-play: matches, tables and figures."""
 
 import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from hitmac.agents.evaluate import cross
 from hitmac.agents.evaluate.command import main
-from hitmac.agents.evaluate.cross import MEASURES, cross_table, equilibrium, evaluate_cross, play_match, solve
+from hitmac.agents.evaluate.cross import MEASURES, cross_table, evaluate_cross, play_match
+from hitmac.agents.evaluate.statistics import summary
 from hitmac.envs import Duel, load_scenario
 from hitmac.envs.duel import RulePlayer
-
-
-@pytest.mark.parametrize(("payoff", "rows", "columns"), [
-    ([[0, 1, -1], [-1, 0, 1], [1, -1, 0]], [1 / 3, 1 / 3, 1 / 3], [1 / 3, 1 / 3, 1 / 3]),  # rock, paper, scissors
-    ([[3, -1], [-2, 4]], [0.6, 0.4], [0.5, 0.5]),  # von Neumann and Morgenstern, by hand: 3x - 2(1 - x) = 4 - 5x
-    ([[0.3, 0.2], [0.4, 0.1]], [1, 0], [1, 0]),  # saddle point: rows minimise, columns maximise
-    ([[0.7]], [1], [1]),
-    ([[0.5, 0.2, 0.4]], [1], [1, 0, 0]),
-])  # fmt: skip
-def test_an_equilibrium_of_a_known_game(payoff, rows, columns):
-    found = equilibrium(np.array(payoff, float))
-    np.testing.assert_allclose(found[0], rows, atol=1e-9)
-    np.testing.assert_allclose(found[1], columns, atol=1e-9)
-
-
-@given(arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(1, 5)), elements=st.floats(-1, 1)))
-@settings(max_examples=60, deadline=None)
-def test_no_team_gains_by_leaving_an_equilibrium(payoff):
-    x, y = equilibrium(payoff)
-    assert min(x.min(), y.min()) >= 0.0
-    assert x.sum() == pytest.approx(1.0)
-    assert y.sum() == pytest.approx(1.0)
-    value = x @ payoff @ y
-    assert (x @ payoff).max() == pytest.approx(value, abs=1e-7)
-    assert (payoff @ y).min() == pytest.approx(value, abs=1e-7)
-
-
-def test_losses_are_those_to_the_best_response_beyond_the_value():
-    # Two episodes with the mean [[3, -1], [-2, 4]]; the value is 1, at (0.6, 0.4) and (0.5, 0.5).
-    noise = np.array([[0.5, 0.0], [0.0, 0.0]])
-    mean = np.array([[3.0, -1.0], [-2.0, 4.0]])
-    game = solve(np.stack([mean + noise, mean - noise], -1), 1.0, ["a", "b"], ["c", "d"])
-    assert game["value"]["mean"] == pytest.approx(1.0)
-    assert [one["loss"]["mean"] for one in game["sensors"].values()] == pytest.approx([2.0, 3.0])
-    assert [one["loss"]["mean"] for one in game["targets"].values()] == pytest.approx([3.0, 2.0])
-    assert [one["best_response"] for one in game["sensors"].values()] == ["c", "d"]
-    assert [one["best_response"] for one in game["targets"].values()] == ["b", "a"]
-    # Student's interval of the paired differences, here 0.5 - 0.15 in one episode and its negative in the other.
-    low, high = game["sensors"]["a"]["loss"]["ci95"]
-    assert (high - low) / 2 == pytest.approx(12.706 * 0.35, rel=1e-3)
-    other = solve(-np.stack([mean, mean], -1), -1.0, ["a", "b"], ["c", "d"])  # the same game, of a measure of sensors
-    assert other["value"]["mean"] == pytest.approx(-1.0)
-    for team in ("sensors", "targets"):
-        for name, one in other[team].items():
-            assert one["weight"] == pytest.approx(game[team][name]["weight"])
-            assert one["loss"]["mean"] == pytest.approx(game[team][name]["loss"]["mean"])
-            assert one["best_response"] == game[team][name]["best_response"]
 
 
 def made(rows, columns, episodes=4):
     rng = np.random.default_rng(0)
     names = [f"sensors-{i}" for i in range(rows)], [f"runs/a/long/path/targets-{j}" for j in range(columns)]
-    scores = {
-        name: (0.2 + 0.5 * rng.random((rows, columns, episodes)), sign, *names) for name, sign in MEASURES.items()
-    }
+    scores = {name: 0.2 + 0.5 * rng.random((rows, columns, episodes)) for name in MEASURES}
     about = {"scenario": "mate", "episodes": episodes, "seeds": [3, 2 + episodes]}
-    return about | {name: solve(*game) for name, game in scores.items()}
+    games = {
+        name: {"per_episode": game.tolist(), "matrix": [[summary(one[None], (0.0, 1.0)) for one in row] for row in game]}
+        for name, game in scores.items()
+    }
+    return about | dict(zip(("sensors", "targets"), names, strict=True)) | games
 
 
 def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
@@ -80,8 +33,7 @@ def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
     cell = result["matrix"][1][0]
     half = (cell["ci95"][1] - cell["ci95"][0]) / 2
     assert f"sensors-1  {cell['mean']:.3f} \u00b1{half:.3f}  " in small
-    assert f"value {result['value']['mean']:.3f} \u00b1" in small
-    assert len([line for line in large.splitlines() if "\u00b1" in line]) == 3  # two values and the note
+    assert [line for line in large.splitlines() if "\u00b1" in line] == ["\u00b1: half of the 95 % interval."]
     assert "nan" not in cross_table(made(1, 1, 1))  # no interval
 
 
@@ -115,7 +67,7 @@ def test_only_missing_matches_are_played(monkeypatch):
     first = evaluate_cross({"a": "mate:greedy", "b": "mate:naive"}, ["greedy"], SMALL, **options)
     halves = [0, 1], [2]
     assert played == [(rule, "greedy", half, 7) for rule in ("greedy", "naive") for half in halves]
-    assert [*first["transport"]["sensors"]] == ["a", "b"]
+    assert first["sensors"] == ["a", "b"]
     assert (first["seeds"], first["sub_steps"], first["scenario"]) == ([0, 2], 7, SMALL.name)
     played.clear()
     names = ["mate:greedy", "mate:naive"], ["greedy", "random"]
@@ -144,7 +96,7 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
     main([*names, "--scenario", "mate-2v4-0", "--set", "cargoes=1", "--episodes", "2", *files])
     out, written = capsys.readouterr().out, json.loads((tmp_path / "cross.json").read_text())
     assert cross_table(written) in out
-    assert [*written["transport"]["sensors"]] == ["mate:greedy", "mate:naive"]
+    assert written["sensors"] == ["mate:greedy", "mate:naive"]
     main(["--agents", "mate:greedy,mate:naive", "--scenario", "mate-2v4-0", "--set", "cargoes=1", "--episodes", "2"])
     assert capsys.readouterr().out == out.split("every episode")[0]  # against the scenario's walk
     assert (tmp_path / "pictures" / "evaluation.md").read_text() == f"```\n{cross_table(written)}\n```\n"
