@@ -25,11 +25,11 @@ class Player(Protocol):
     returns arrays by name, and ``set_state(arrays)``, so that a training against it can be resumed.
     """
 
-    def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def act(self, simulator: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Decide in a batch of scenes.
 
         Args:
-            duel: the :class:`hitmac.envs.duel.Duel`.
+            simulator: the :class:`hitmac.envs.Simulator`.
             starts: (B,) bool, the scenes in which an episode begins.
             chosen: (B,) bool, the scenes to decide for; in the others the result is arbitrary. None: all.
 
@@ -39,9 +39,9 @@ class Player(Protocol):
         ...
 
 
-def episode_seeds(duel: Any) -> np.ndarray:
+def episode_seeds(simulator: Any) -> np.ndarray:
     """Return a seed (B,) uint64 of the episode that begins in each scene, from the scene's own random stream."""
-    return stream_keys(duel.state.key ^ stream_keys(duel.state.draws))
+    return stream_keys(simulator.state.key ^ stream_keys(simulator.state.draws))
 
 
 class SensorPlayer:
@@ -53,11 +53,11 @@ class SensorPlayer:
         self._remembers = True  # until a decision leaves no state
         self._observer = make_observer(scenario, agent.features, **agent.nearness)
 
-    def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def act(self, simulator: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Decide as :class:`Player` specifies; an agent without a memory decides for the chosen scenes only."""
-        observation = self._observer.observe(duel)
+        observation = self._observer.observe(simulator)
         if starts.any():
-            self._state = _restarted(self._state, started(self.agent.policy, episode_seeds(duel)), starts)
+            self._state = _restarted(self._state, started(self.agent.policy, episode_seeds(simulator)), starts)
         rows = np.arange(len(starts)) if chosen is None or self._remembers else np.flatnonzero(chosen)
         shown = {name: array[rows] for name, array in observation.items()}
         answer = self.agent.policy.predict(shown, self._state, starts[rows], deterministic=True)
@@ -65,7 +65,7 @@ class SensorPlayer:
         self._remembers = self._state is not None
         action = np.zeros((len(starts), *taken.shape[1:]), taken.dtype)
         action[rows] = taken
-        return duel.command(action, starts)
+        return simulator.command(action, starts)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the memory as arrays by name."""
@@ -94,13 +94,13 @@ class TargetPlayer:
         self.policy = policy
         self._observer = EntityObserver(scenario, "targets")
 
-    def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def act(self, simulator: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Decide as :class:`Player` specifies."""
-        scenes = np.arange(duel.num_envs) if chosen is None else np.flatnonzero(chosen)
-        shown = {name: array[scenes] for name, array in self._observer.observe(duel).items()}
-        moves = np.zeros(duel.state.target_position.shape[:2], np.int64)
+        scenes = np.arange(simulator.num_envs) if chosen is None else np.flatnonzero(chosen)
+        shown = {name: array[scenes] for name, array in self._observer.observe(simulator).items()}
+        moves = np.zeros(simulator.state.target_position.shape[:2], np.int64)
         moves[scenes] = self.policy.predict(flatten_sensors(shown), deterministic=True)[0].reshape(len(scenes), -1)
-        return MOVES[moves] * duel.state.speed[..., None] * duel.scenario.time_step
+        return MOVES[moves] * simulator.state.speed[..., None] * simulator.scenario.time_step
 
 
 class Population:
@@ -115,18 +115,19 @@ class Population:
         self._ends = ends / ends[-1]
         self._drawn = np.zeros(0, np.int64)  # (B,) the player of each scene
 
-    def act(self, duel: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def act(self, simulator: Any, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Decide as :class:`Player` specifies."""
         if starts.any():
-            keys = stream_keys(episode_seeds(duel) ^ np.uint64(zlib.crc32(self.team.encode())))
+            keys = stream_keys(episode_seeds(simulator) ^ np.uint64(zlib.crc32(self.team.encode())))
             share = stream_integers(keys, np.zeros_like(keys), 1, 2**53)[:, 0] / 2**53
             drawn = np.searchsorted(self._ends, share, "right")
             self._drawn = drawn if starts.all() else np.where(starts, drawn, self._drawn)
-        action = np.zeros_like(duel.state.sensor_position if self.team == "sensors" else duel.state.target_position)
+        state = simulator.state
+        action = np.zeros_like(state.sensor_position if self.team == "sensors" else state.target_position)
         for number, player in enumerate(self.players):
             own = (self._drawn == number) & (True if chosen is None else chosen)
             if own.any():
-                action[own] = player.act(duel, starts & own, own)[own]
+                action[own] = player.act(simulator, starts & own, own)[own]
         return action
 
     def get_state(self) -> dict[str, np.ndarray]:

@@ -25,7 +25,6 @@ from hitmac.envs.files import read_text
 from hitmac.envs.kernels.duel_rules import RULES
 from hitmac.envs.observation import PAPER_FEATURES, DetectionObserver
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.tasks.base import OPPONENTS
 from hitmac.envs.validation import did_you_mean
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
@@ -327,9 +326,6 @@ def _load_player(text: str, scenario: Scenario, team: str) -> Player:
         return name.form.load(name, scenario, None)
     agent = load_agent(text, scenario)
     return agent.policy if isinstance(agent.policy, RuleAgent) else SensorPlayer(agent, scenario)
-
-
-OPPONENTS.append(load_opponent)
 
 
 # Lists and populations.

@@ -6,14 +6,14 @@ import numpy as np
 
 
 def duel() -> None:
-    from hitmac.envs import Duel
+    from hitmac.envs import Simulator
 
     print(
         "\nsteps/s of mate-4v8-9, random actions of both teams, of one thread per second of processor time; best of 5"
     )
     print("(MATE: 469, one scene, one core)")
     for batch, threads in ((1, 1), (64, 1), (1024, 1), (1024, 2)):
-        game = Duel("mate-4v8-9", batch, seed=0, num_threads=threads)
+        game = Simulator("mate-4v8-9", batch, seed=0, num_threads=threads)
         rng = np.random.default_rng(0)
         actions, moves = rng.uniform(-5, 5, (16, batch, 4, 2)), rng.uniform(-20, 20, (16, batch, 8, 2))
         clock = time.process_time if threads == 1 else time.perf_counter

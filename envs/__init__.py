@@ -12,7 +12,7 @@ import gymnasium
 
 import hitmac
 from hitmac.envs.deployment import Memory, observe
-from hitmac.envs.duel import Duel, make_simulator
+from hitmac.envs.duel import Game
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
@@ -25,12 +25,11 @@ __all__ = [
     "PAPER_FEATURES",
     "SUB_STEPS",
     "TASKS",
-    "Duel",
+    "Game",
     "Memory",
     "Scenario",
     "Simulator",
     "load_scenario",
-    "make_simulator",
     "observe",
     "parallel_env",
     "presets",

@@ -8,6 +8,7 @@ import numpy as np
 
 from hitmac.envs.features import motor_of, pan_rows, view_area
 from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.duel import make_game
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
 from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
@@ -17,9 +18,13 @@ from hitmac.envs.kernels.values import make_values
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import MOST_DEGREES, Scenario
+from hitmac.envs.validation import shortly
 
 GRID_FROM = 10_000
 """Minimum number of pairs of a sensor and a target of a large scene, in which sensors look only nearby."""
+
+PATHS = ("target_tracks", "target_moves")
+"""Names of recorded positions after every sub-step, and after every move, extra moves included."""
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
@@ -28,6 +33,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     large = n * m >= GRID_FROM and not scenario.warehouses
     b = num_envs if large else padded(num_envs)
     walls = scenario.all_walls
+    cargo, game = make_game(scenario, b) if scenario.warehouses else (None, None)
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -52,6 +58,9 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
         values=make_values(scenario),
         motors=_motors(scenario, b) if scenario.turn_rates else None,
+        cargo=cargo,
+        game=game,
+        no_game=None if game else (),
     )
     rows.target[:, at.VALUE] = 1.0
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
@@ -141,6 +150,8 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     off its rail, or a heading beyond its limits.
     """
     finite = np.isfinite(places)
+    if scenario.warehouses and (name in PATHS or np.isnan(places).any()):
+        raise ValueError(f"{name} is {shortly(places)}; with warehouses no target is absent or follows tracks")
     if name.startswith("target_"):
         absent = np.isnan(places).all(-1)
         finite |= absent[..., None]

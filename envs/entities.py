@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.duel import Duel
 from hitmac.envs.kernels.duel import see_sensors
 from hitmac.envs.kernels.entities import MOVES, Entities, show
 from hitmac.envs.kernels.state import core_of
 from hitmac.envs.observation import check_sizes
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator
 
 _SENSOR = ("x", "y", "heading_cos", "heading_sin", "view", "range")
 _TARGET = ("x", "y", "velocity_x", "velocity_y", "loaded")
@@ -92,11 +92,12 @@ class EntityObserver:
         masks = {f"{kind}_mask": spaces.MultiBinary(box.shape[:2]) for kind, box in boxes.items()}
         self.space = spaces.Dict({**boxes, **masks})
 
-    def observe(self, duel: Duel) -> dict[str, np.ndarray]:
+    def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
-        check_sizes(duel, *self._sizes)
-        state, cargo, boxes, targets = duel.state, duel.cargo, self.space.items(), "moves" in self.kinds
-        shown: dict[str, Any] = {key: np.zeros((duel.num_envs, *box.shape), box.dtype) for key, box in boxes}  # type: ignore[misc]
+        check_sizes(simulator, *self._sizes)
+        terms = simulator.rows.game
+        state, cargo, boxes, targets = simulator.state, simulator.game.cargo, self.space.items(), "moves" in self.kinds
+        shown: dict[str, Any] = {key: np.zeros((simulator.num_envs, *box.shape), box.dtype) for key, box in boxes}  # type: ignore[misc]
         placed = state.disc[:, None, :, 2] > 0.0
         shown["own"][..., -1] = state.time[:, None, None] * self._per_time
         shown["own_mask"][:] = shown["warehouses_mask"][:] = 1
@@ -104,7 +105,7 @@ class EntityObserver:
         others[:] = ~np.eye(others.shape[1], dtype=np.bool_)
         if targets:
             away = ((state.sensor_position[:, None] - state.target_position[:, :, None]) ** 2).sum(-1)  # (B, m, n)
-            left = cargo.bounty / (duel.game.worth * np.maximum(cargo.weight, 1))
+            left = cargo.bounty / (terms.worth * np.maximum(cargo.weight, 1))
             load = cargo.goal >= 0, 0.5 * cargo.weight, 0.5 * cargo.capacity, left
             placed &= cargo.sees_disc.any(1, keepdims=True)
             shown["moves_mask"][:] = 1
@@ -112,30 +113,31 @@ class EntityObserver:
             shown["own"][..., 0, 4:8] = np.stack(load, -1)
             shown["sensors"][..., 8] = known & (away == away.min(1, keepdims=True))
             shown["targets"][..., 5] = others * left[:, None]
-            shown["warehouses"][..., 2] = cargo.goal[..., None] == np.arange(len(duel.game.warehouse))
+            shown["warehouses"][..., 2] = cargo.goal[..., None] == np.arange(len(terms.warehouse))
             shown["warehouses"][..., 3] = cargo.empty.any(1, keepdims=True)
         else:
             shown["moves"] = np.zeros((0, 0, 0, 0), np.float32)
-            shown["targets_mask"][:] = duel.known_targets
+            shown["targets_mask"][:] = simulator.known_targets
         shown["discs_mask"][..., : placed.shape[-1]] = placed
         arrays = Entities(*(shown[name] for name in Entities._fields))
-        rows = duel.observed._replace(covered=duel.rows.covered, parameters=duel.rows.parameters)
-        duel.run(show, duel.cargo_rows, duel.game, arrays, rows=rows)
+        rows = simulator.rows
+        seen = simulator.observed._replace(covered=rows.covered, parameters=rows.parameters)
+        simulator.run(show, rows.cargo, rows.game, arrays, rows=seen)
         return {name: shown[name] for name in self.space.spaces}
 
 
-def mate_states(duel: Duel) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def mate_states(simulator: Simulator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the states of MATE's cameras (B, n, 9), targets (B, m, 14) and obstacles (B, k, 3); see its paper."""
-    state, cargo, scenario = duel.state, duel.cargo, duel.scenario
+    state, cargo, scenario, terms = simulator.state, simulator.game.cargo, simulator.scenario, simulator.rows.game
     reach = np.sqrt(state.range_squared)
     parts = (
-        state.sensor_position, duel.game.sensor_radius, reach[..., None] * state.direction, state.field_of_view,
+        state.sensor_position, terms.sensor_radius, reach[..., None] * state.direction, state.field_of_view,
         np.sqrt(state.range_squared * state.field_of_view / scenario.zoom[0]), scenario.of_each_sensor("turn_angle"),
         scenario.zoom_step,
     )  # fmt: skip
-    goals = cargo.weight[..., None] * (cargo.goal[..., None] == np.arange(len(duel.game.warehouse)))
+    goals = cargo.weight[..., None] * (cargo.goal[..., None] == np.arange(len(terms.warehouse)))
     loads = (
-        state.target_position, duel.game.target_range, cargo.goal >= 0, state.speed * scenario.time_step,
+        state.target_position, terms.target_range, cargo.goal >= 0, state.speed * scenario.time_step,
         cargo.capacity, goals, cargo.empty,
     )  # fmt: skip
     return _columns(reach, *parts), _columns(cargo.goal, *loads), state.disc.copy()
@@ -147,17 +149,18 @@ def _columns(rows: np.ndarray, *parts: Any) -> np.ndarray:
     return np.concatenate(columns, -1, dtype=np.float64)
 
 
-def mate_observations(duel: Duel) -> tuple[np.ndarray, np.ndarray]:
+def mate_observations(simulator: Simulator) -> tuple[np.ndarray, np.ndarray]:
     """Return MATE's observations of the sensors (B, n, 22 + 5 m + 4 k + 7 n) and targets (B, m, 27 + 7 n + 4 k + 5 m).
 
     Each has n, m, k, the own index, the centres of the warehouses and half their side, the own state, and then the
     public states of sensors, discs and targets, each followed by 1, or all 0 where the observer does not see it.
     Source: Pan and others, NeurIPS 2022, Datasets and Benchmarks.
     """
-    sensors, targets, discs = mate_states(duel)
+    sensors, targets, discs = mate_states(simulator)
+    terms = simulator.rows.game
     (b, n), m, k = sensors.shape[:2], targets.shape[1], discs.shape[1]
     together = np.zeros((n, n, b), np.bool_)
-    duel.run(see_sensors, duel.game, together, rows=core_of.py_func(duel.rows))
+    simulator.run(see_sensors, terms, together, rows=core_of.py_func(simulator.rows))
 
     def away(ones: np.ndarray, others: np.ndarray) -> np.ndarray:
         return np.linalg.norm(others[:, None, :, :2] - ones[:, :, None, :2], axis=-1)
@@ -167,13 +170,13 @@ def mate_observations(duel: Duel) -> tuple[np.ndarray, np.ndarray]:
         for values, seen in others:
             flagged = np.insert(values, values.shape[-1], 1.0, axis=-1)
             parts.append((flagged[:, None] * seen[..., None]).reshape(*own.shape[:2], -1))
-        common = [[n, m, k, i, *duel.game.warehouse.ravel(), duel.game.size] for i in range(own.shape[1])]
+        common = [[n, m, k, i, *terms.warehouse.ravel(), terms.size] for i in range(own.shape[1])]
         return np.concatenate([np.broadcast_to(common, (b, *np.shape(common))), *parts], -1)
 
-    cargo, cameras, carriers = duel.cargo, sensors[..., :6], targets[..., :4]
+    cargo, cameras, carriers = simulator.game.cargo, sensors[..., :6], targets[..., :4]
     near = away(sensors, discs) < sensors[:, :, None, 6] + discs[:, None, :, 2]
-    close = away(targets, targets) <= duel.game.target_range
+    close = away(targets, targets) <= terms.target_range
     return (
-        view(sensors, (carriers, duel.state.visible), (discs, near), (cameras, together.transpose(2, 0, 1))),
+        view(sensors, (carriers, simulator.state.visible), (discs, near), (cameras, together.transpose(2, 0, 1))),
         view(targets, (cameras, cargo.sees_sensor), (discs, cargo.sees_disc), (carriers, close)),
     )

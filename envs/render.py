@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.duel import Duel
 from hitmac.envs.files import check_ending, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
@@ -140,7 +139,7 @@ class Picture:
             else:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
-            if isinstance(simulator, Duel) and simulator.cargo.weight[b, j]:
+            if simulator.game and simulator.game.cargo.weight[b, j]:
                 x, y = target_at[j]
                 draw.rectangle(self._mark(x, y, 0.5), fill=_CARGO)
         for x, y in [] if detections is None else self._places(detections):

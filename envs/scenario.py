@@ -398,7 +398,7 @@ class Scenario:
 
     warehouses: tuple[Corner, ...] = ()
     """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and
-    others, NeurIPS 2022), in which targets carry cargoes between warehouses, see :class:`hitmac.envs.duel.Duel`; empty:
+    others, NeurIPS 2022), in which targets carry cargoes between warehouses, see :class:`hitmac.envs.Game`; empty:
     no game."""
     warehouse_size: Positive = 75.0
     """Half the side of a warehouse."""

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.allocation import allocate, check_state, checked_places, no_paths, targets_may_leave, with_paths
+from hitmac.envs.allocation import (
+    PATHS,
+    allocate,
+    check_state,
+    checked_places,
+    no_paths,
+    targets_may_leave,
+    with_paths,
+)
+from hitmac.envs.duel import Game
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.state import OBSERVED, KernelState, Known, Paths, State, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
@@ -35,9 +44,6 @@ def checked_seed(seed: int, name: str = "seed") -> int:
     return int(seed)
 
 
-PATHS = ("target_tracks", "target_moves")
-"""Names of recorded positions after every sub-step, and after every move, extra moves included."""
-
 PLACES = ("sensor_position", "along", "heading", "target_position", *PATHS)
 """Names of the positions and headings accepted by a reset and by :meth:`Simulator.place`."""
 
@@ -64,6 +70,7 @@ class Simulator:
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays in the layout of the kernels, with
             the scenes along the last axis.
         num_threads: number of threads that compute a step.
+        game: the :class:`~hitmac.envs.duel.Game` of a scenario with warehouses, else None.
         large: sensors look only nearby (see :data:`hitmac.envs.allocation.GRID_FROM`), and threads share the sensors of
             a scene. The results are the same, bit for bit.
         absences: False if all sensors and targets are always present, which makes observations faster.
@@ -81,8 +88,6 @@ class Simulator:
         num_threads: int | None = None,
     ) -> None:
         self.scenario = load_scenario(scenario)
-        if self.scenario.warehouses and type(self) is Simulator:
-            raise ValueError(f"scenario {self.scenario.name!r} has warehouses; make its simulator by make_simulator")
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
         unread: dict[str, Any] = {name: None for name in KernelState._fields if name not in OBSERVED}
@@ -101,6 +106,8 @@ class Simulator:
         self._everyone = np.ones(self.num_envs, np.bool_)
         shapes: list[tuple[int, ...]] = [(self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)]
         self._action_shapes = dict.fromkeys(shapes)
+        self.game: Any = Game(self) if self.scenario.warehouses else None
+        self._degrees = (self.num_envs, n, 2) if self.game else (self.num_envs, n) if motors else None
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
         self.reset(seed=seed)
@@ -182,45 +189,51 @@ class Simulator:
             self._set_paths(self.rows.paths)
         if self._commands is not None:
             self._commands[chosen] = 0.0
-        self._begin(chosen)
-        self._look(chosen)
-        self._put(checked, chosen)
-
-    def _begin(self, chosen: np.ndarray) -> None:
-        """Place everything for a new episode."""
         rows = self.rows._replace(paths=None, knowledge=None, grid=None, values=None, motors=None)
         self.run(physics.begin, chosen, rows=rows)
-
-    def _look(self, chosen: np.ndarray) -> None:
-        """Update the derived state, views and knowledge after a start or a change of places."""
         self.run(physics.look, chosen)
+        self._put(checked, chosen)
 
-    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None) -> None:
         """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn and move, the targets move.
 
         Args:
             action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions of
                 :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then on
                 rails moves (0 stay, 1 forward, away from the first corner, 2 back). Any other number counts as 0.
-                With motors also (B, n) floating-point shares in [-1, 1] of their highest rate.
+                With motors also (B, n) floating-point shares in [-1, 1] of their highest rate; in a game also
+                (B, n, 2) floating-point degrees by which the sensors turn and zoom (over 0: left, and wider), limited
+                to `turn_angle` and `zoom_step`.
             mask: (B,) bool, the scenes to advance.
+            target_action: in a game, (B, m, 2) displacements of the targets, scaled to the longest step where longer;
+                None: those of the scenario's `walk`.
 
         Raises:
-            ValueError: an action or a mask of another shape or type; the state is then unchanged.
+            ValueError: an action or a mask of another shape or type, or a number that is not finite; the state is then
+                unchanged.
         """
-        action = as_array("action", action)
-        rates = self._commands is not None and action.dtype.kind == "f" and action.shape == self.state.rate.shape
-        if not rates and (action.shape not in self._action_shapes or action.dtype.kind not in "iu"):
+        action, chosen = as_array("action", action), self.chosen(mask)
+        real = action.dtype.kind == "f" and action.shape == self._degrees
+        if not real and (action.shape not in self._action_shapes or action.dtype.kind not in "iu"):
+            others = {2: "rates", 3: "degrees"}
+            words = f"floating-point {others[len(self._degrees)]} or " if self._degrees else ""
             raise ValueError(
-                f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
-                f"{' or '.join(map(str, self._action_shapes))}"
+                f"action is {action.dtype} of shape {action.shape}; it must be {words}whole numbers of shape "
+                f"{' or '.join(map(str, [*self._action_shapes, *([self._degrees] if self._degrees else [])]))}"
             )
-        chosen = self.chosen(mask)
-        action = action if rates else np.array(action, np.int64, order="C")  # one kernel for arrays of all kinds
-        self.advance(self.command(action, chosen), chosen)
+        if real and not np.isfinite(action[chosen]).all():
+            raise ValueError(f"action holds a number that is not finite: {shortly(action[chosen])}")
+        if target_action is not None:
+            if self.game is None:
+                raise ValueError("target_action is given; without warehouses the targets move by themselves")
+            target_action = self.game.checked(target_action, chosen)
+        action = action if real else np.array(action, np.int64, order="C")  # one kernel for arrays of all kinds
+        self.advance(self.command(action, chosen), chosen, target_action)
 
     def command(self, action: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Command the motors, if a valid action of :meth:`step` has rates; return the action for :meth:`advance`."""
+        if self.game is not None:
+            return self.game.degrees(action)
         if action.dtype.kind != "f":
             return action
         assert self._commands is not None
@@ -229,14 +242,18 @@ class Simulator:
         self._commands[scenes, slot] = action[scenes] * self.scenario.rates[1]
         return np.full(action.shape, physics.COMMANDED)
 
-    def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
-        """Advance the `chosen` scenes by one sub-step, with an action of :meth:`command`."""
-        if self.large:
+    def advance(self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None) -> None:
+        """Advance the `chosen` scenes by one sub-step, with an action of :meth:`command`; see :meth:`step`."""
+        if self.game is not None:
+            moves = self.game.walk(chosen) if target_action is None else target_action
+            actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, moves))
+            self.run(physics.sub_step, *actions, chosen)
+        elif self.large:
             self.run(physics.move, action, chosen)
             self.sensor_threads.run(physics.look_near, tuple(self.rows), chosen)
             self.run(physics.end, chosen)
         else:
-            self.run(physics.sub_step, action, chosen)
+            self.run(physics.sub_step, action, None, chosen)
 
     def run(self, kernel: Callable, *arguments: Any, rows: KernelState | None = None) -> None:
         """Call ``kernel(tuple(rows), *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
@@ -305,7 +322,7 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            self._look(chosen)
+            self.run(physics.look, chosen)
 
     @property
     def _paths(self) -> Paths:
@@ -326,7 +343,8 @@ class Simulator:
         played = self.rows.recordings
         rows = {} if played is None else {"recording_row": played.row, "recording_end": played.end}
         commands = {} if self._commands is None else {"commands": self._commands}
-        return self.state._asdict() | known | self._paths._asdict() | rows | commands
+        game = {} if self.game is None else self.game.arrays()
+        return self.state._asdict() | known | self._paths._asdict() | rows | commands | game
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).

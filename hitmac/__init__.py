@@ -41,6 +41,11 @@ for _task, _episode_steps in (("Coverage", 1010), ("Executor", 101), ("Coordinat
     register_environment(_task, _episode_steps)
 
 
+def find_player(name: Any, scenario: Any, team: str) -> Any:
+    """Return the player of a team in a game by its name; the environments, which do not know the agents, call this."""
+    return importlib.import_module("hitmac.agents").load_opponent(name, scenario, team)
+
+
 def __getattr__(name: str) -> Any:
     """Import a package, or :func:`hitmac.envs.observe`, at its first use (PEP 562)."""
     if name == "observe":

@@ -40,7 +40,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 ROOMS = {
     "envs": [
         {"validation", "features"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
-        {"allocation"}, {"simulator"}, {"duel"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
+        {"duel"}, {"allocation"}, {"simulator"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
         {"__init__"},
     ],
     "agents": [

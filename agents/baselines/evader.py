@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.duel import Duel
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.duel import end_of_step
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.kernels.formulas import disc_blocks
-from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.sight import disc_at
 from hitmac.envs.kernels.state import RADIUS, KernelState, X, Y
-from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel
+from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, runs
 from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import NotNegative, convert, whole_number
 
 _CELLS = 40  # along the longer side of the arena
@@ -238,7 +237,7 @@ class EvaderAgent:
     targets find gets the target that loses least by it. It leaves its load undelivered, and stays close to the sensor,
     on the side opposite to the carriers nearby, until the others have nothing left to carry.
 
-    The memory of B scenes is in the object. It belongs to the duel given to the last call.
+    The memory of B scenes is in the object. Every environment has its own, a copy.
 
     Args:
         scenario: scenario to play, with warehouses.
@@ -256,29 +255,30 @@ class EvaderAgent:
         self.decoys = min(n, m // 2) if decoys is None else whole_number("decoys", decoys, 0, m - 1)
         self._memory = self._forget(0)
 
-    def values(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def values(self, simulator: Simulator, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the values (B, m, 17) float32 of the moves: minus the cost that remains after each, in steps.
 
         Call it once in every step of an episode.
 
         Args:
-            duel: the simulator.
+            simulator: the simulator.
             starts: (B,) bool, scenes in which an episode begins.
             chosen: (B,) bool, scenes to play; None: all. The values of the others are 0, their memory is unchanged.
         """
-        if len(self._memory.clock) != duel.num_envs:
-            self._memory = self._forget(duel.num_envs)
-        chosen = duel.chosen(chosen, "chosen")
-        rows = duel.observed._replace(parameters=duel.rows.parameters)
-        self._observe(duel, rows.sensor[..., : duel.num_envs], starts & chosen, chosen)
-        values = np.zeros((duel.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
+        if len(self._memory.clock) != simulator.num_envs:
+            self._memory = self._forget(simulator.num_envs)
+        chosen = simulator.chosen(chosen, "chosen")
+        whole = simulator.rows
+        rows = simulator.observed._replace(parameters=whole.parameters)
+        self._observe(simulator, rows.sensor[..., : simulator.num_envs], starts & chosen, chosen)
+        values = np.zeros((simulator.num_envs, self.scenario.num_targets, len(MOVES)), np.float32)
         options = self.price, self.decoys
-        duel.run(_plan, duel.cargo_rows, duel.game, options, self._memory, chosen, values, rows=rows)
+        simulator.run(_plan, whole.cargo, whole.game, options, self._memory, chosen, values, rows=rows)
         return values
 
-    def _observe(self, duel: Duel, sensor: np.ndarray, begins: np.ndarray, chosen: np.ndarray) -> None:
+    def _observe(self, simulator: Simulator, sensor: np.ndarray, begins: np.ndarray, chosen: np.ndarray) -> None:
         """Update the knowledge of the team in the chosen scenes; decoys end where the others have nothing to carry."""
-        memory, cargo = self._memory, duel.cargo
+        memory, cargo = self._memory, simulator.game.cargo
         for array, first in zip(memory, self._forget(1), strict=True):
             array[begins] = first
         memory.age[chosen] += memory.age[chosen] >= 0
@@ -289,10 +289,10 @@ class EvaderAgent:
         carries = (memory.decoy == _CARRIES) & (cargo.weight > 0)
         memory.decoy[chosen & memory.empty.all(1) & ~carries.any(1)] = _RETIRED
 
-    def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
+    def act(self, simulator: Simulator, starts: np.ndarray, chosen: np.ndarray | None = None) -> np.ndarray:
         """Return the displacements (B, m, 2) of the moves of the highest value; see :meth:`values`."""
-        longest = duel.state.speed * self.scenario.time_step  # (B, m)
-        return MOVES[self.values(duel, starts, chosen).argmax(-1)] * longest[..., None]
+        longest = simulator.state.speed * self.scenario.time_step  # (B, m)
+        return MOVES[self.values(simulator, starts, chosen).argmax(-1)] * longest[..., None]
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return a copy of the memory."""

@@ -15,9 +15,8 @@ from hitmac.agents.evaluate.statistics import summary
 from hitmac.agents.evaluate.tables import title
 from hitmac.agents.names import load_opponent
 from hitmac.agents.policy import one_thread_each
-from hitmac.envs.duel import Duel
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import positive
+from hitmac.envs.simulator import Simulator, positive
 
 MEASURES = {"transport": "targets", "coverage": "sensors"}
 """Measures of a match, and the team that wants more of it."""
@@ -39,18 +38,18 @@ def play_match(
     Returns:
         ``"transport"`` (E,), the transport rate at the end, and ``"coverage"`` (E,), the mean over the sub-steps.
     """
-    duel = Duel(scenario, len(seeds), list(seeds))
+    simulator = Simulator(scenario, len(seeds), list(seeds))
     plays = starts = np.ones(len(seeds), np.bool_)
     coverage, time = np.zeros((2, len(seeds)))
     for _ in range(max_episode_steps):
-        actions = sensors.act(duel, starts, plays), targets.act(duel, starts, plays)
-        duel.step(actions[0], plays, target_action=actions[1])
-        coverage += np.where(plays, duel.coverage, 0.0)
+        actions = sensors.act(simulator, starts, plays), targets.act(simulator, starts, plays)
+        simulator.step(actions[0], plays, target_action=actions[1])
+        coverage += np.where(plays, simulator.coverage, 0.0)
         time += plays
-        plays, starts = plays & ~duel.done, np.zeros_like(starts)
+        plays, starts = plays & ~simulator.game.done, np.zeros_like(starts)
         if not plays.any():
             break
-    return {"transport": duel.transport_rate.copy(), "coverage": coverage / time}
+    return {"transport": simulator.game.transport_rate.copy(), "coverage": coverage / time}
 
 
 def evaluate_cross(

@@ -22,7 +22,6 @@ from hitmac.agents.policy import Policy, is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.walk_model import X, Y
-from hitmac.envs.duel import Duel
 from hitmac.envs.files import check_ending, read_text, write_text
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -236,10 +235,10 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         if hasattr(episode.agent.policy, "estimate"):
             frame |= {"tracks": np.array([len(mean)]), "track x": mean[:, 0], "track y": mean[:, 1]}
             frame |= {f"track {'xy'[i]}{'xy'[j]}": covariance[:, i, j] for i, j in ((0, 0), (0, 1), (1, 1))}
-    if isinstance(simulator, Duel):
-        cargo = simulator.cargo
+    if simulator.game:
+        cargo = simulator.game.cargo
         frame |= {"load": cargo.weight[0, :m], "goal": np.where(cargo.weight > 0, cargo.goal, 0)[0, :m]}
-        frame |= {"awaiting": cargo.awaiting[0], "transport": simulator.transport_rate[:1]}
+        frame |= {"awaiting": cargo.awaiting[0], "transport": simulator.game.transport_rate[:1]}
     return {name: np.array(values) for name, values in frame.items()}
 
 

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hitmac.agents.run.log import Faults
-from hitmac.envs.duel import make_simulator
 from hitmac.envs.kernels.rails import limits_of, within
 from hitmac.envs.observation import DetectionObserver
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import is_among, is_whole, shortly
 
 LONGEST = 65536
@@ -227,7 +227,7 @@ def _published(
 
 def simulated(scenario: Scenario, headings: Callable[[], np.ndarray]) -> Callable[[threading.Event], Iterator[bytes]]:
     """Return a reader of the detections of simulated targets by cameras with these `headings`, once a time step."""
-    simulator, observer, limits = make_simulator(scenario, 1, 0), DetectionObserver(scenario), limits_of(scenario)
+    simulator, observer, limits = Simulator(scenario, 1, 0), DetectionObserver(scenario), limits_of(scenario)
     still = np.zeros((1, scenario.num_sensors), np.int64)
     simulator.step(still)
     observer.observe(simulator)  # compiled before the first detections are due

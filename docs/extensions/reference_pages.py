@@ -25,7 +25,7 @@ REFERENCE: dict[str, Groups] = {
     },
     "hitmac.envs": {
         "Scenarios": ("Scenario", "load_scenario", "presets"),
-        "Simulation": ("Simulator", "Duel", "make_simulator", "SUB_STEPS", "DECISIONS_PER_EPISODE"),
+        "Simulation": ("Simulator", "Game", "SUB_STEPS", "DECISIONS_PER_EPISODE"),
         "Tasks": ("TASKS", "register_task", "parallel_env"),
         "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "observe", "Memory"),
     },

@@ -15,7 +15,7 @@ from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY, has_turned
 from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
-from hitmac.envs.kernels.threads import inlined, kernel
+from hitmac.envs.kernels.threads import inlined, kernel, runs
 
 
 @inlined
@@ -136,10 +136,10 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
     """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
     state = KernelState(*rows)
     p = state.parameters[0]
-    for first, last in physics.runs(chosen, share):
-        physics.extra_moves(state, p, first, last)
+    for first, last in runs(chosen, share):
+        physics.extra_moves(state, p, state.no_game, first, last)
         physics.about_to_move(state, first, last)
-        physics.advance(state, p, action, first, last)
+        physics.advance(state, p, action, None, first, last)
         for b in range(first, last):
             executor_rewards(state, state.poses, state.motors, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
@@ -150,7 +150,7 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
 def extra_moves(rows, chosen, share):
     """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
     state = KernelState(*rows)
-    for first, last in physics.runs(chosen, share):
+    for first, last in runs(chosen, share):
         physics.extra_moves(state, state.parameters[0], first, last)
 
 
@@ -164,10 +164,10 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
     state = KernelState(*rows)
     p, assigned, action = state.parameters[0], decision.assigned, decision.action
     _, n, m = assigned.shape
-    for first, last in physics.runs(chosen, share):
+    for first, last in runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
-                physics.extra_moves(state, p, first, last)
+                physics.extra_moves(state, p, state.no_game, first, last)
             physics.about_to_move(state, first, last)
             for b in range(first, last):
                 if decision.scripted:
@@ -178,7 +178,7 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
                         idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
                     if idle:
                         action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
-            physics.advance(state, p, action, first, last)
+            physics.advance(state, p, action, None, first, last)
             for b in range(first, last):
                 seen = False
                 for i in range(n):

@@ -5,20 +5,17 @@ targets, computes all views, and then the rewards and cargoes.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading, update_availability
+from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading
 from hitmac.envs.kernels.formulas import disc_blocks, wrapped
-from hitmac.envs.kernels.knowledge import forget, learn
-from hitmac.envs.kernels.physics import about_to_move, runs
 from hitmac.envs.kernels.sight import disc_at
 from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import allocating, blocks, compiled, inlined, kernel
-from hitmac.envs.kernels.values import weigh
 
 MOST_PLACES = 500
 """Most draws of the place of a sensor, disc or target at the start of an episode."""
@@ -58,22 +55,24 @@ class Game(NamedTuple):
     sensor_radius: float
     transmittance: float
     rays: bool  # occlusion by MATE's table of rays
+    drawn: bool  # the next step takes the random numbers below as they are
     # Undefined between two steps, for B scenes:
     transmitted: np.ndarray  # (n, m, B) bool: a disc between sensor i and target j does not block the view
     chance: np.ndarray  # (m, B) in [0, 1): choice of the goal of target j's next load
 
 
 @inlined
-def _draw(state, game, first, last):
+def draw(state, game, first, last):
     """Draw the random numbers of a step."""
-    n, m = state.visible.shape[0], state.visible.shape[1]
-    for i in range(n if game.transmittance > 0.0 and state.disc.shape[0] > 0 else 0):
+    if game is not None:
+        n, m = state.visible.shape[0], state.visible.shape[1]
+        for i in range(n if game.transmittance > 0.0 and state.disc.shape[0] > 0 else 0):
+            for j in range(m):
+                for b in range(first, last):
+                    game.transmitted[i, j, b] = draw_uniform(state.stream, b) < game.transmittance
         for j in range(m):
             for b in range(first, last):
-                game.transmitted[i, j, b] = draw_uniform(state.stream, b) < game.transmittance
-    for j in range(m):
-        for b in range(first, last):
-            game.chance[j, b] = draw_uniform(state.stream, b)
+                game.chance[j, b] = draw_uniform(state.stream, b)
 
 
 @inlined
@@ -166,6 +165,15 @@ def _move(state, p, game, action, first, last):
 
 
 @inlined
+def move_teams(state, p, game, action, moves, first, last):
+    """Turn and zoom the sensors by `action`, then move the targets by `moves`."""
+    if not game.drawn:
+        draw(state, game, first, last)
+    _turn(state, p, action, first, last)
+    _move(state, p, game, moves, first, last)
+
+
+@inlined
 def sector_of(sensor, i, b):
     """Return place, direction, cosine and sine of half the view, and range of sensor i."""
     cosine, reach = sensor[i, at.COS_HALF_VIEW, b], math.sqrt(sensor[i, at.RANGE_SQUARED, b])
@@ -251,7 +259,7 @@ def _see_places(state, p, game, i, place, through, seen, first, last):
 
 
 @inlined
-def _see(state, p, cargo, game, first, last):
+def see(state, p, cargo, game, first, last):
     """Compute which targets the sensors see, coverage, and which bodies the targets see."""
     n, m = state.visible.shape[0], state.visible.shape[1]
     for b in range(first, last):
@@ -333,17 +341,18 @@ def _visit(state, cargo, game, j, v, b):
 
 
 @inlined
-def _carry(state, cargo, game, first, last):
+def carry(state, cargo, game, first, last):
     """Compute the rewards, deliver and load."""
-    for j in range(state.target.shape[0]):
-        for b in range(first, last):
-            seen = state.covered[j, b] & (cargo.bounty[j, b] > 0.0)
-            cargo.reward[j, b] = -1.0 if seen else 0.0
-            cargo.bounty[j, b] = max(cargo.bounty[j, b] - 1.0, 0.0) if seen else cargo.bounty[j, b]
-        for b in range(first, last):
-            v = warehouse_of(state, game, j, b)
-            if v >= 0:
-                _visit(state, cargo, game, j, v, b)
+    if game is not None:
+        for j in range(state.target.shape[0]):
+            for b in range(first, last):
+                seen = state.covered[j, b] & (cargo.bounty[j, b] > 0.0)
+                cargo.reward[j, b] = -1.0 if seen else 0.0
+                cargo.bounty[j, b] = max(cargo.bounty[j, b] - 1.0, 0.0) if seen else cargo.bounty[j, b]
+            for b in range(first, last):
+                v = warehouse_of(state, game, j, b)
+                if v >= 0:
+                    _visit(state, cargo, game, j, v, b)
 
 
 @inlined
@@ -444,57 +453,44 @@ def _deal_cargoes(state, cargo, game, b):
                 break
 
 
-@kernel
-def begin(rows, cargo, game, chosen, share):
-    """Start an episode of the chosen scenes: places and cargoes; :func:`look` then completes the state."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
+@inlined
+def begin(state, p, cargo, game, b):
+    """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.physics.look` completes the state."""
     gap = p.max_speed * p.time_step
-    for first, last in runs(chosen, share):
-        for b in range(first, last):
-            state.scene[at.TIME, b], state.scene[at.TIME_BEFORE, b], state.scene[at.TURNED, b] = 0, -1, 0
-            state.scene[at.NUM_SENSORS, b] = state.sensor.shape[0]
-            state.scene[at.NUM_TARGETS, b] = state.target.shape[0]
-            _place_sensors(state, p, game, gap, b)
-            _place_discs(state, p, game, gap, b)
-            _place_targets(state, p, cargo, game, b)
-            _deal_cargoes(state, cargo, game, b)
+    state.scene[at.TIME, b], state.scene[at.TIME_BEFORE, b], state.scene[at.TURNED, b] = 0, -1, 0
+    state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = state.sensor.shape[0], state.target.shape[0]
+    _place_sensors(state, p, game, gap, b)
+    _place_discs(state, p, game, gap, b)
+    _place_targets(state, p, cargo, game, b)
+    _deal_cargoes(state, cargo, game, b)
 
 
-@kernel
-def look(rows, cargo, game, chosen, share):
-    """Update the derived state, views and knowledge of the chosen scenes, after a start or a change of places."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        for b in range(first, last):
-            for i in range(state.sensor.shape[0]):
-                set_heading(state, b, i, state.sensor[i, at.HEADING, b])
-                set_field_of_view(state, b, i, state.sensor[i, at.FIELD_OF_VIEW, b])
-        _draw(state, game, first, last)
-        _see(state, p, cargo, game, first, last)
-        weigh(state, p, state.values, first, last)
-        for b in range(first, last):
-            if state.scene[at.TIME, b] == 0:
-                forget(state.knowledge, b, b + np.uint64(1))
-        learn(state, p, state.knowledge, first, last)
-
-
-@kernel
-def step(rows, cargo, game, action, target_action, drawn, chosen, share):
-    """Advance the chosen scenes by one step of both teams; `drawn`: `game` holds the random numbers of the step."""
-    state = KernelState(*rows)
-    p = state.parameters[0]
-    for first, last in runs(chosen, share):
-        about_to_move(state, first, last)
-        update_availability(state, p, None, first, last)
-        if not drawn:
-            _draw(state, game, first, last)
-        _turn(state, p, action, first, last)
-        _move(state, p, game, target_action, first, last)
-        _see(state, p, cargo, game, first, last)
-        _carry(state, cargo, game, first, last)
-        weigh(state, p, state.values, first, last)
-        for b in range(first, last):
-            state.scene[at.TIME, b] += 1
-        learn(state, p, state.knowledge, first, last)
+def make_game(scenario: Any, b: int) -> tuple[Cargo, Game]:
+    """Return the arrays of `b` scenes with the scenes along the last axis, zero, and the constants of the game."""
+    n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
+    k = len(scenario.discs) + scenario.random_discs
+    width, height = scenario.extent
+    shapes: dict[Any, dict[str, tuple[int, ...]]] = {
+        np.int64: {
+            "capacity": (m,), "weight": (m,), "goal": (m,), "remaining": (w, w), "awaiting": (w,), "delivered": (),
+        },
+        np.float64: {"bounty": (m,), "paid": (), "reward": (m,)},
+        np.bool_: {"empty": (m, w), "sees_sensor": (m, n), "sees_disc": (m, k)},
+    }  # fmt: skip
+    cargo = Cargo(**{name: np.zeros((*shape, b), kind) for kind, of in shapes.items() for name, shape in of.items()})
+    areas = scenario.disc_areas or ((-width, width, -height, height),)
+    game = Game(
+        warehouse=np.array(scenario.warehouses),
+        size=scenario.warehouse_size,
+        disc_area=np.resize(np.array(areas, np.float64), (scenario.random_discs, 4)),
+        cargoes=scenario.cargoes * m,
+        worth=scenario.cargo_worth,
+        target_range=scenario.target_range,
+        sensor_radius=scenario.sensor_radius,
+        transmittance=scenario.transmittance,
+        rays=scenario.occlusion == "rays",
+        drawn=False,
+        transmitted=np.zeros((n, m, b), np.bool_),
+        chance=np.zeros((m, b)),
+    )
+    return cargo, game

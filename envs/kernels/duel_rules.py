@@ -16,10 +16,9 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.duel import choose, sector_of, warehouse_of
 from hitmac.envs.kernels.episode import deal
 from hitmac.envs.kernels.formulas import wrapped
-from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.state import KernelState, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform, rule_key
-from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, one_of
+from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, one_of, runs
 
 HOLD = 20  # steps for which a random action is held
 NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK = 0.05, 0.75, 0.2  # probabilities of new noise; share of the longest step

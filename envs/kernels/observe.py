@@ -10,11 +10,10 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.formulas import disc_blocks, scales_of, unit, wall_blocks, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.nearest import BINS, Circle, choose_nearest, search, sort_places, write_sorted
-from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.sight import disc_at, is_clear, widest_disc
 from hitmac.envs.kernels.state import Cells, KernelState, Places, X, Y
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
-from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
+from hitmac.envs.kernels.threads import SCENES_PER_RUN, blocks, compiled, inlined, kernel
 from hitmac.envs.kernels.values import value_of
 
 
@@ -156,8 +155,8 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
     Features `of_sensor` (d,) are also shown for unknown targets.
     """
     for low, high in blocks(pairs.shape[0], share):
-        for first in range(low, high, BLOCK):
-            last = min(first + BLOCK, high)
+        for first in range(low, high, SCENES_PER_RUN):
+            last = min(first + SCENES_PER_RUN, high)
             _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
 
 

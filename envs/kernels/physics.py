@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from hitmac.envs.kernels import episode
+from hitmac.envs.kernels import duel, episode
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.formulas import coasted, follow_command
@@ -19,7 +19,7 @@ from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
 from hitmac.envs.kernels.state import KernelState, core_of
 from hitmac.envs.kernels.streams import heading_error
-from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.kernels.threads import blocks, inlined, kernel, next_run, runs
 from hitmac.envs.kernels.values import weigh
 from hitmac.envs.kernels.walks import move_targets
 
@@ -28,29 +28,6 @@ KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
 COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
 
 _ONE = np.uint64(1)
-BLOCK = 256  # scenes at a time: enough to amortise the start of loops, few enough for the processor's caches
-
-
-@inlined
-def _next_run(chosen, low, high):
-    """Return the next run of consecutive chosen scenes in [low, high), of at most BLOCK: first, last + 1."""
-    first = np.int64(low)
-    while first < high and not chosen[first]:
-        first += 1
-    last = first
-    while last < high and last - first < BLOCK and chosen[last]:
-        last += 1
-    return np.uint64(first), np.uint64(last)
-
-
-@allocating
-def runs(chosen, share):
-    """Yield runs of consecutive chosen scenes (first, last + 1) from the blocks of this thread."""
-    for low, high in blocks(chosen.shape[0], share):
-        first, last = _next_run(chosen, low, high)
-        while first < last:
-            yield first, last
-            first, last = _next_run(chosen, last, high)
 
 
 @inlined
@@ -163,52 +140,76 @@ def about_to_move(state, first, last):
 
 
 @inlined
-def extra_moves(state, p, first, last):
+def extra_moves(state, p, no_game, first, last):
     """Move the targets once in the scenes in which an extra move is due, except along paths."""
     core = core_of(state)
-    if p.extra_move_every > 0:
+    if no_game is not None and p.extra_move_every > 0:
         for b in range(first, last):
             core.scratch_mask[b] = core.scene[at.TIME, b] % p.extra_move_every == 0
         leave_out_followers(core, state.paths, first, last)
         # The walk also writes to `scratch_mask`, but only for scenes that this loop has passed.
-        low, high = _next_run(core.scratch_mask, first, last)
+        low, high = next_run(core.scratch_mask, first, last)
         while low < high:
             about_to_move(core, low, high)
             move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, low, high)
-            low, high = _next_run(core.scratch_mask, high, last)
+            low, high = next_run(core.scratch_mask, high, last)
 
 
 @inlined
-def _move_all(state, core, p, action, first, last):
-    """Update failures and departures, turn, zoom and move all sensors, and move all targets."""
+def _move_all(state, core, action, moves, no_game, first, last):
+    """Update failures and departures, turn, zoom and move all sensors, and move all targets, in a game by `moves`."""
+    p = state.parameters[0]
     update_availability(core, p, state.streets, first, last)
-    _turn(core, state.poses, state.motors, p.time_step, action, first, last)
-    _zoom(core, p, action, first, last)
-    move_along(core, p, state.rails, action, first, last)
-    move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
+    if moves is not None:
+        duel.move_teams(core, p, state.game, action, moves, first, last)
+    if no_game is not None:
+        _turn(core, state.poses, state.motors, p.time_step, action, first, last)
+        _zoom(core, p, action, first, last)
+        move_along(core, p, state.rails, action, first, last)
+        move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
 
 @inlined
-def advance(state, p, action, first, last):
-    """Advance by one sub-step: moves, visibility, time and knowledge."""
+def _see(state, core, game, no_game, first, last):
+    """Compute what the sensors see, in a game also the targets."""
+    if game is not None:
+        duel.see(core, state.parameters[0], state.cargo, game, first, last)
+    if no_game is not None:
+        see(core, state.grid, first, last)
+
+
+@inlined
+def advance(state, p, action, moves, first, last):
+    """Advance by one sub-step: moves, visibility, cargoes, time and knowledge."""
     core = core_of(state)
-    _move_all(state, core, p, action, first, last)
-    see(core, state.grid, first, last)
+    _move_all(state, core, action, moves, state.no_game, first, last)
+    _see(state, core, state.game, state.no_game, first, last)
+    duel.carry(core, state.cargo, state.game, first, last)
     weigh(core, p, state.values, first, last)
     for b in range(first, last):
         core.scene[at.TIME, b] += 1
     learn(core, p, state.knowledge, first, last)
 
 
-# Kernels pass the rows on as they are: in a kernel, a named tuple would count the references to every array.
+# Kernels pass the rows on as they are: in a kernel, a named tuple would count the references to every array. A part on
+# which code depends is an argument: numba omits code under ``is not None`` only for arguments, and only where they are
+# None.
+
+
+@inlined
+def _begin_scenes(state, game, no_game, first, last):
+    core, p = core_of(state), state.parameters[0]
+    for b in range(first, last):
+        if game is not None:
+            duel.begin(core, p, state.cargo, game, b)
+        if no_game is not None:
+            episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
 
 
 @inlined
 def _begin(rows, first, last):
     state = KernelState(*rows)
-    core, p = core_of(state), state.parameters[0]
-    for b in range(first, last):
-        episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
+    _begin_scenes(state, state.game, state.no_game, first, last)
 
 
 @kernel
@@ -219,27 +220,30 @@ def begin(rows, chosen, share):
 
 
 @inlined
-def _sub_step(rows, action, first, last):
+def _sub_step(rows, action, moves, first, last):
     state = KernelState(*rows)
-    extra_moves(state, state.parameters[0], first, last)
+    extra_moves(state, state.parameters[0], state.no_game, first, last)
     about_to_move(state, first, last)
-    advance(state, state.parameters[0], action, first, last)
+    advance(state, state.parameters[0], action, moves, first, last)
 
 
 @kernel
-def sub_step(rows, action, chosen, share):
-    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
+def sub_step(rows, action, moves, chosen, share):
+    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due.
+
+    The targets of a game move by `moves` (B, m, 2); otherwise it is None.
+    """
     for first, last in runs(chosen, share):
-        _sub_step(rows, action, first, last)
+        _sub_step(rows, action, moves, first, last)
 
 
 @inlined
 def _move(rows, action, first, last):
     state = KernelState(*rows)
     core, p = core_of(state), state.parameters[0]
-    extra_moves(state, p, first, last)
+    extra_moves(state, p, state.no_game, first, last)
     about_to_move(state, first, last)
-    _move_all(state, core, p, action, first, last)
+    _move_all(state, core, action, None, state.no_game, first, last)
     for b in range(first, last):
         sort_scene(core, state.grid, b)
 
@@ -305,7 +309,8 @@ def _look(rows, first, last):
             episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
             episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
-    see(core, state.grid, first, last)
+    duel.draw(core, state.game, first, last)
+    _see(state, core, state.game, state.no_game, first, last)
     weigh(core, p, state.values, first, last)
     low = first
     while low < last:  # the knowledge of runs of scenes at time 0

@@ -205,6 +205,9 @@ class KernelState(NamedTuple):
     grid: Grid | None = None  # None: every sensor looks at every target
     values: Values | None = None  # None: all targets have the value 1, and one sensor covers them
     motors: Motors | None = None  # None: turns are at once
+    cargo: Any = None  # Cargo of hitmac.envs.kernels.duel; None: no game
+    game: Any = None  # Game of hitmac.envs.kernels.duel
+    no_game: tuple[()] | None = ()  # None in a game
 
 
 OBSERVED = (

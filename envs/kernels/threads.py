@@ -244,6 +244,9 @@ PAIRS_PER_BLOCK = 5120
 SENSORS_PER_BLOCK = 64
 """Sensors in a block where the sensors of a scene are divided between threads."""
 
+SCENES_PER_RUN = 256
+"""Scenes at a time: enough to amortise the start of loops, few enough for the processor's caches."""
+
 _LOOKS = 300_000  # looks at a counter before a thread sleeps: about 100 us, a few times as long as waking it takes
 
 
@@ -294,6 +297,28 @@ def blocks(num_scenes, share):
         looks = 0
         while looks < _LOOKS and atomic_load(share.calls, 0) == calls:
             looks += 1
+
+
+@inlined
+def next_run(chosen, low, high):
+    """Return the next run of consecutive chosen scenes in [low, high), of at most SCENES_PER_RUN: first, last + 1."""
+    first = np.int64(low)
+    while first < high and not chosen[first]:
+        first += 1
+    last = first
+    while last < high and last - first < SCENES_PER_RUN and chosen[last]:
+        last += 1
+    return np.uint64(first), np.uint64(last)
+
+
+@allocating
+def runs(chosen, share):
+    """Yield runs of consecutive chosen scenes (first, last + 1) from the blocks of this thread."""
+    for low, high in blocks(chosen.shape[0], share):
+        first, last = next_run(chosen, low, high)
+        while first < last:
+            yield first, last
+            first, last = next_run(chosen, last, high)
 
 
 @kernel

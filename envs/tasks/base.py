@@ -1,21 +1,25 @@
 """Base class of the tasks, their spaces and checks."""
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.duel import Duel, RulePlayer, make_simulator
+from hitmac import find_player
+from hitmac.envs.duel import RulePlayer
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.duel_rules import RULES
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, is_among, positive
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -64,19 +68,15 @@ class TaskSpec(NamedTuple):
 
 Features = Sequence[str] | Callable[[Scenario], Any]
 
-OPPONENTS: list[Callable[[str, Scenario, str], Any]] = []
-"""Functions ``(name, scenario, team)`` that return a player, of which the last is called; ``import hitmac.agents``
-appends the one that finds agents by name, checkpoints and runs."""
-
 
 def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
-    """Return a player of a team, given itself or its name; None for None. See :class:`Task`."""
+    """Return a player of a team, given its name or itself, which is copied if it has a memory; None for None."""
     if opponent is None or (scenario.warehouses and callable(getattr(opponent, "act", None))):
-        return opponent
+        return copy.deepcopy(opponent) if hasattr(opponent, "get_state") else opponent
     if not scenario.warehouses:
         raise ValueError(f"opponent is {opponent!r}; it must be None in a scenario without warehouses")
-    if OPPONENTS and not is_among(opponent, RULES[team]):
-        return OPPONENTS[-1](opponent, scenario, team)
+    if isinstance(opponent, str | Path) and opponent not in RULES[team]:
+        return find_player(opponent, scenario, team)
     return RulePlayer(team, opponent)
 
 
@@ -116,10 +116,11 @@ class Task:
             in a scenario without identities :class:`~hitmac.envs.observation.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
-            ``"heuristic"``; after ``import hitmac.agents`` the name of another player, see
-            :func:`hitmac.agents.load_opponent`; or an object whose ``act(duel, starts, chosen)`` returns the
-            team's actions for :meth:`hitmac.envs.Duel.step`, where `starts` (B,) marks the scenes in which an episode
-            begins, and `chosen` those that will move. None: the scenario's `walk`, or for sensors ``"greedy"``.
+            ``"heuristic"``; the name of another player, see :func:`hitmac.agents.load_opponent`; or an object whose
+            ``act(simulator, starts, chosen)`` returns the team's actions for :meth:`hitmac.envs.Simulator.step`, where
+            `starts` (B,) marks the scenes in which an episode begins, and `chosen` those that will move. One with
+            ``get_state``, a memory, is copied. None: the scenario's `walk`, or for sensors ``"greedy"``.
+        simulator: the simulator of another task of the same scenes, to share; None: a new one.
 
     Attributes:
         spec: the declaration of the task.
@@ -148,6 +149,7 @@ class Task:
     discs: bool | None = None
     num_threads: int | None = None
     opponent: Any = None
+    simulator: Any = None
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
@@ -155,8 +157,9 @@ class Task:
             if name not in Task.__dataclass_fields__:
                 setattr(self, name, convert(name, hint, getattr(self, name)))
         scenario = self.spec.scenario if self.scenario is None else self.scenario
-        self.simulator = make_simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
-        self.scenario = self.simulator.scenario
+        if self.simulator is None:
+            self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
+        self.scenario, self.num_envs = self.simulator.scenario, self.simulator.num_envs
         if self.scenario.warehouses and self.spec.role in ("executor", "coordinator"):
             raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
         near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
@@ -209,7 +212,7 @@ class Task:
         """
         state = self.simulator.state
         info = {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
-        return info | ({"transport": self.simulator.transport_rate} if isinstance(self.simulator, Duel) else {})
+        return info | ({"transport": self.simulator.game.transport_rate} if self.simulator.game else {})
 
     def infos(self) -> list[dict[str, Any]]:
         """Return the info of every scene, numbers as Python's."""
@@ -241,7 +244,7 @@ class Task:
     @property
     def terminated(self) -> np.ndarray:
         """(B,) bool: a duel in which all cargoes have arrived."""
-        return self.simulator.done if isinstance(self.simulator, Duel) else np.zeros(self.num_envs, np.bool_)
+        return self.simulator.game.done if self.simulator.game else np.zeros(self.num_envs, np.bool_)
 
     @property
     def turning(self) -> bool:

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class CoverageTask(Task):
 
     ## Duels
 
-    With `warehouses` of the scenario the targets carry cargoes between them, :class:`hitmac.envs.Duel`; the option
+    With `warehouses` of the scenario the targets carry cargoes between them, :class:`hitmac.envs.Game`; the option
     `opponent` moves them. With ``action: rate`` the action is ``Box(-1, 1, (2n,))``: n shares of `turn_angle`, left
     over 0, then n of `zoom_step`, wider over 0. With ``reward="duel"`` the reward is the game's: that of
     :class:`TransportTask`, negative. With ``reward="real_coverage"`` the coverage in the reward is that of the targets
@@ -138,22 +138,27 @@ class CoverageTask(Task):
         super().__post_init__()
         if self.reward != "coverage" and not self.scenario.warehouses:
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
-        if self.opponent is not None:
-            self.simulator.opponent = lambda _, chosen: self.opponent_action(chosen)  # type: ignore[attr-defined]
 
-    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Advance by one sub-step; see :meth:`Task.step`."""
+    def step(
+        self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Advance by one sub-step; see :meth:`Task.step`.
+
+        A `target_action` (B, m, 2) of :meth:`hitmac.envs.Simulator.step` takes the place of the opponent's.
+        """
         chosen, checked = self.simulator.chosen(mask), self.checked(action)
         if checked.dtype.kind == "f" and self.scenario.warehouses:
             shares = checked.reshape(self.num_envs, 2, -1)  # of turns and zooms
             turn = self.scenario.of_each_sensor("turn_angle")
             checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)
-        self.simulator.advance(self.simulator.command(checked, chosen), chosen)
-        duel: Any = self.simulator
+        if self.opponent is not None and target_action is None:
+            target_action = self.opponent_action(chosen)
+        simulator, game = self.simulator, self.simulator.game
+        simulator.advance(simulator.command(checked, chosen), chosen, target_action)
         if self.reward == "duel":
-            return -duel.target_reward
-        coverage = duel.real_coverage if self.reward == "real_coverage" else duel.coverage
-        return coverage - self.turn_cost * duel.rotation
+            return -game.target_reward
+        coverage = game.real_coverage if self.reward == "real_coverage" else simulator.coverage
+        return coverage - self.turn_cost * simulator.rotation
 
 
 CoverageTask.__doc__ = f"{inspect.getdoc(CoverageTask)}\n\n## Features\n\n{feature_table()}\n"

@@ -1,12 +1,10 @@
 """Transport task: every target of a duel moves at every step."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.duel import Duel
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.tasks.base import Task, TaskSpec
 from hitmac.envs.validation import Count, Fraction
@@ -16,7 +14,7 @@ from hitmac.envs.validation import Count, Fraction
 class TransportTask(Task):
     """Transport of cargo past sensors, ``dsn/Transport-v0``: move every target of a duel at every step.
 
-    The targets' side of :class:`hitmac.envs.duel.Duel`: m targets carry cargoes between warehouses, and earn more the
+    The targets' side of :class:`hitmac.envs.Game`: m targets carry cargoes between warehouses, and earn more the
     less the sensors, the option `opponent`, see them. Source: MATE (Pan and others, NeurIPS 2022, Datasets and
     Benchmarks).
 
@@ -80,11 +78,6 @@ class TransportTask(Task):
         self.sub_steps, self._rewards = self.hold, np.zeros((self.num_envs, self.actors))
 
     @property
-    def duel(self) -> Duel:
-        """The simulator."""
-        return cast(Duel, self.simulator)
-
-    @property
     def actors(self) -> int:
         """Number of targets, each of which acts."""
         return self.scenario.num_targets
@@ -112,11 +105,11 @@ class TransportTask(Task):
         moves, chosen = self.displacements(self.checked(action)), self.simulator.chosen(mask)
         self._rewards[:] = 0.0
         for _ in range(self.hold):
-            self.duel.step(self.opponent_action(chosen), mask, moves)
-            self._rewards += self.duel.cargo.reward
+            self.simulator.step(self.opponent_action(chosen), mask, moves)
+            self._rewards += self.simulator.game.cargo.reward
         return self._rewards.sum(1)
 
     def sensor_rewards(self) -> np.ndarray:
         """Return each target's reward (B, m) of the last step for a learner, in units of a cargo's worth."""
         mean = self._rewards.mean(-1, keepdims=True)
-        return (self._rewards + self.share * (mean - self._rewards)) / self.duel.game.worth
+        return (self._rewards + self.share * (mean - self._rewards)) / self.simulator.game.worth

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hitmac.envs.duel import Duel
 from hitmac.envs.entities import mate_states
 from hitmac.envs.tasks.base import own_observation_space
 from hitmac.envs.tasks.transport import TransportTask
@@ -32,28 +31,26 @@ class DuelParallelEnv(DirectionalSensorParallelEnv):
     names: ClassVar[dict[str, str]] = {"sensors": "camera", "targets": "target"}
 
     def __init__(self, scenario: Any = "mate-4v8-9", **options: Any) -> None:
-        super().__init__("Coverage", scenario, **{"features": "entities", "reward": "duel"} | options, opponent=self)
-        self.targets = TransportTask(self.scenario)
-        self.targets.simulator = self.task.simulator
+        super().__init__("Coverage", scenario, **{"features": "entities", "reward": "duel"} | options)
+        self.targets = TransportTask(simulator=self.task.simulator)
         self.possible_agents += self._agents_of(self.targets)
         self._spaces |= {
             agent: (own_observation_space(self.targets.observation_space), self.targets.actor_space)
             for agent in self._agents_of(self.targets)
         }
 
-    def act(self, duel: Duel, starts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return the displacements (1, m, 2) of the targets in the current step."""
-        return self.targets.displacements(self._moves)
-
     def _advance(self, actions: dict[str, Any]) -> dict[str, float]:
-        self._moves = self.targets.checked(self._joint_action(self.targets, actions))
-        rewards, reward = super()._advance(actions), float(self.targets.duel.target_reward[0])
-        return rewards | dict.fromkeys(self._agents_of(self.targets), reward)
+        moves = self.targets.displacements(self.targets.checked(self._joint_action(self.targets, actions)))
+        cameras: Any = self.task
+        reward = cameras.step(self._joint_action(self.task, actions), target_action=moves)
+        of_targets = self.task.simulator.game.target_reward
+        rewards = ((self.task, reward), (self.targets, of_targets))
+        return {agent: float(one[0]) for task, one in rewards for agent in self._agents_of(task)}
 
     def state(self) -> np.ndarray:
         """Return the states of all sensors, targets and discs, the bounties and the cargoes left, as one vector."""
-        duel = self.targets.duel
-        parts = (*mate_states(duel), duel.cargo.bounty, duel.cargo.remaining)
+        cargo = self.task.simulator.game.cargo
+        parts = (*mate_states(self.task.simulator), cargo.bounty, cargo.remaining)
         return np.concatenate([part.ravel() for part in parts])
 
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:

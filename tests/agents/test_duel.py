@@ -1,6 +1,8 @@
 """Players of a duel: agents of sensors, learned targets, populations and their names."""
 
+import copy
 import json
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import load_policy, save_policy
+from hitmac.agents.baselines.evader import EvaderAgent
 from hitmac.agents.duel import Population, SensorPlayer
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.agents.names import POPULATION, load_agent, load_opponent, members_of
@@ -190,9 +193,31 @@ def test_a_saved_policy_plays_the_best_move_of_every_target_also_at_other_sizes(
         best = load_policy(tmp_path, size)[0].predict(rows, deterministic=True)[0].reshape(3, -1)
         assert len(np.unique(best)) > 1
         player, everyone = load_opponent(tmp_path, size, "targets"), np.ones(3, bool)
-        steps = player.act(task.duel, everyone)
+        steps = player.act(task.simulator, everyone)
         np.testing.assert_array_equal(steps, task.displacements(best))
         some = np.array([True, False, True])
-        np.testing.assert_allclose(player.act(task.duel, everyone, some)[some], steps[some])
+        np.testing.assert_allclose(player.act(task.simulator, everyone, some)[some], steps[some])
     with pytest.raises(ValueError, match="was trained for Transport; it plays the targets of a game of two teams"):
         load_agent(tmp_path, SMALL)
+
+
+def test_a_copy_goes_on_with_the_memory_of_its_opponent_and_environments_share_none():
+    """Also a pickled one; the player that was given does not change."""
+    player = EvaderAgent(SMALL)
+    fresh = player.get_state()
+    task, other = CoverageTask(SMALL, 2, 0, opponent=player), CoverageTask(SMALL, 2, 9, opponent=player)
+    still = np.zeros((2, 4), int)
+    for _ in range(5):
+        task.step(still)
+    alike = copy.deepcopy(task), pickle.loads(pickle.dumps(task))
+    for _ in range(20):
+        for one in (task, other, *alike):
+            one.step(still)
+    for one in alike:
+        np.testing.assert_equal(one.simulator.get_state(), task.simulator.get_state())
+        np.testing.assert_equal(one.opponent.get_state(), task.opponent.get_state())
+    np.testing.assert_equal(player.get_state(), fresh)
+    alone = CoverageTask(SMALL, 2, 9, opponent="evader")
+    for _ in range(20):
+        alone.step(still)
+    np.testing.assert_equal(other.simulator.get_state(), alone.simulator.get_state())

@@ -5,9 +5,8 @@ import pickle
 import numpy as np
 import pytest
 
-from hitmac.envs import Duel, Simulator, load_scenario, make_simulator
+from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.entities import mate_observations
-from hitmac.envs.kernels import duel as kernels
 
 AFTER_STEP = {
     "target_position": "target", "heading": "camera_orientation", "field_of_view": "camera_viewing_angle",
@@ -33,9 +32,9 @@ def games(record):
 
 
 def duel_of(name, record, **changes):
-    """Return a Duel of the E episodes of a set in their first recorded states."""
+    """Return a simulator of the E episodes of a set in their first recorded states."""
     scenario = load_scenario(name.split("/")[0].lower()).replace(**changes)
-    duel = Duel(scenario, len(record["done"]), 0)
+    duel = Simulator(scenario, len(record["done"]), 0)
     state, capacity = duel.get_state(), record["target_capacity"].astype(np.int64)
     delivered = record["delivered"][:, 0].astype(np.int64)
     given = {
@@ -49,24 +48,25 @@ def duel_of(name, record, **changes):
     }  # fmt: skip
     duel.set_state(state | {key: np.asarray(value, state[key].dtype) for key, value in given.items()})
     duel.place(heading=given["heading"])  # computes views
+    duel.rows = duel.rows._replace(game=duel.rows.game._replace(drawn=True))
     return duel
 
 
 def follow(duel, record, t):
-    """Advance a Duel by the recorded actions and draws of step t."""
+    """Advance a simulator by the recorded actions and draws of step t."""
     episodes, after, now = np.arange(len(record["done"])), record["goal"][:, t + 1], record["target"][:, t + 1]
     through = record["camera_sees_target"][:, t + 1] & ~record["in_clear"][:, t + 1]
-    duel.game.transmitted[..., : len(episodes)] = np.moveaxis(through, 0, -1)
+    duel.rows.game.transmitted[..., : len(episodes)] = np.moveaxis(through, 0, -1)
     left = record["remaining"][:, t].astype(np.int64)
     for j in range(after.shape[1]):
-        off = np.abs(now[:, j, None] - duel.game.warehouse).max(-1)
+        off = np.abs(now[:, j, None] - duel.rows.game.warehouse).max(-1)
         choices = left[episodes, off.argmin(-1)] > 0  # (E, W) goals of a load here
         rank = (choices & (np.arange(4) < after[:, j, None])).sum(-1)
-        duel.game.chance[j, : len(episodes)] = (rank + 0.5) / np.maximum(choices.sum(-1), 1)
+        duel.rows.game.chance[j, : len(episodes)] = (rank + 0.5) / np.maximum(choices.sum(-1), 1)
         new = (after[:, j] >= 0) & (after[:, j] != record["goal"][:, t, j])
         left[episodes[new], off.argmin(-1)[new], after[new, j]] -= record["target_goal_bits"][new, t + 1, j].sum(-1)
     action, targets = (np.ascontiguousarray(record[f"{kind}_action"][:, t]) for kind in ("camera", "target"))
-    duel.run(kernels.step, duel.cargo_rows, duel.game, action, targets, True, duel.chosen(None))
+    duel.step(action, target_action=targets)
 
 
 @pytest.mark.parametrize("occlusion", ["rays", "exact"])
@@ -82,23 +82,26 @@ def test_recorded_games_are_repeated(trajectories, occlusion):
             differ += wrong.sum()
             for ours, theirs in AFTER_STEP.items():
                 np.testing.assert_allclose(state[ours][~wrong], record[theirs][~wrong, t + 1], atol=1e-6, err_msg=ours)
-            rates = duel.coverage, duel.real_coverage, duel.transport_rate, duel.target_reward
+            rates = duel.coverage, duel.game.real_coverage, duel.game.transport_rate, duel.game.target_reward
             recorded = (*(record[f"{key}_rate"][:, t + 1] for key in ("coverage", "real_coverage", "transport")),
                         record["target_reward"][:, t])  # fmt: skip
             np.testing.assert_allclose(np.array(rates)[:, ~wrong], np.array(recorded)[:, ~wrong], atol=1e-6)
-            np.testing.assert_array_equal(duel.done, record["done"][:, t])
-            np.testing.assert_array_equal(100 * duel.cargo.weight, record["freight"][:, t + 1])
+            np.testing.assert_array_equal(duel.game.done, record["done"][:, t])
+            np.testing.assert_array_equal(100 * duel.game.cargo.weight, record["freight"][:, t + 1])
             if occlusion == "rays" and t % 100 == 99:
                 for ours, kind in zip(mate_observations(duel), ("camera", "target"), strict=True):
                     np.testing.assert_allclose(ours, record[f"{kind}_observation"][:, t // 100 + 1], atol=1e-6)
-            duel.cargo.bounty[:] = record["bounty"][:, t + 1]  # also after a pair that differs
+            duel.game.cargo.bounty[:] = record["bounty"][:, t + 1]  # also after a pair that differs
     assert differ <= (3 if occlusion == "exact" else 0)
 
 
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future():
     """Bit for bit, on any number of threads, with resets of some scenes."""
-    batch = Duel("mate-4v8-9", 300, seed=40, num_threads=2)
-    everyone = [(batch, slice(None)), *((Duel("mate-4v8-9", 1, seed=40 + b), slice(b, b + 1)) for b in (0, 7, 299))]
+    batch = Simulator("mate-4v8-9", 300, seed=40, num_threads=2)
+    everyone = [
+        (batch, slice(None)),
+        *((Simulator("mate-4v8-9", 1, seed=40 + b), slice(b, b + 1)) for b in (0, 7, 299)),
+    ]
     rng = np.random.default_rng(3)
     for step in range(40):
         action, targets = rng.uniform(-6, 6, (300, 4, 2)), rng.uniform(-20, 20, (300, 8, 2))
@@ -108,7 +111,7 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future():
             if step in (12, 25):
                 duel.reset(mask=mask[scenes])
         if step == 18:
-            saved, late = batch.get_state(), Duel("mate-4v8-9", 300, seed=9, num_threads=1)
+            saved, late = batch.get_state(), Simulator("mate-4v8-9", 300, seed=9, num_threads=1)
             late.set_state(saved)
             everyone += [(copy, slice(None)) for copy in (late, batch.clone(), pickle.loads(pickle.dumps(batch)))]
     state = batch.get_state()
@@ -118,28 +121,30 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future():
 
 
 def test_no_cargo_is_lost_and_the_game_ends():
-    duel = Duel(load_scenario("mate-2v4-0").replace(cargoes=2), 20, 0)
-    total = duel.cargo.awaiting.sum(1)
+    duel = Simulator(load_scenario("mate-2v4-0").replace(cargoes=2), 20, 0)
+    cargo = duel.game.cargo
+    total = cargo.awaiting.sum(1)
     assert (total % 8 == 0).all()
-    assert not duel.done.any()
+    assert not duel.game.done.any()
     rng, steps = np.random.default_rng(0), 0
-    while not duel.done.all() and steps < 3000:
+    while not duel.game.done.all() and steps < 3000:
         steps += 1
-        empty = duel.cargo.empty.all(2) | (duel.cargo.goal >= 0)
-        goal = np.where(duel.cargo.goal >= 0, duel.cargo.goal, np.where(empty, 0, duel.cargo.empty.argmin(2)))
-        duel.step(rng.uniform(-5, 5, (20, 2, 2)), target_action=duel.game.warehouse[goal] - duel.state.target_position)
-        loads = np.eye(4)[duel.cargo.goal] * duel.cargo.weight[..., None]
-        np.testing.assert_array_equal(duel.cargo.remaining.sum(1) + loads.sum(1), duel.cargo.awaiting)
-        np.testing.assert_array_equal(duel.cargo.delivered + duel.cargo.awaiting.sum(1), total)
-        assert (duel.cargo.weight <= duel.cargo.capacity).all()
-        assert (duel.cargo.bounty <= 100 * duel.cargo.weight).all()
-        assert ((duel.cargo.weight > 0) == (duel.cargo.goal >= 0)).all()
-    assert duel.done.all()
-    assert ((duel.transport_rate > 0) & (duel.transport_rate <= 1)).all()
+        empty = cargo.empty.all(2) | (cargo.goal >= 0)
+        goal = np.where(cargo.goal >= 0, cargo.goal, np.where(empty, 0, cargo.empty.argmin(2)))
+        moves = duel.rows.game.warehouse[goal] - duel.state.target_position
+        duel.step(rng.uniform(-5, 5, (20, 2, 2)), target_action=moves)
+        loads = np.eye(4)[cargo.goal] * cargo.weight[..., None]
+        np.testing.assert_array_equal(cargo.remaining.sum(1) + loads.sum(1), cargo.awaiting)
+        np.testing.assert_array_equal(cargo.delivered + cargo.awaiting.sum(1), total)
+        assert (cargo.weight <= cargo.capacity).all()
+        assert (cargo.bounty <= 100 * cargo.weight).all()
+        assert ((cargo.weight > 0) == (cargo.goal >= 0)).all()
+    assert duel.game.done.all()
+    assert ((duel.game.transport_rate > 0) & (duel.game.transport_rate <= 1)).all()
 
 
 def test_whole_numbers_turn_and_zoom_as_degrees():
-    one, two = Duel("mate-4v8-9", 3, 0), Duel("mate-4v8-9", 3, 0)
+    one, two = Simulator("mate-4v8-9", 3, 0), Simulator("mate-4v8-9", 3, 0)
     whole = np.random.default_rng(0).integers(0, 3, (3, 8))
     way = np.array([0.0, 1.0, -1.0])[whole]
     one.step(whole)
@@ -156,8 +161,7 @@ STILL = np.zeros((2, 4, 2))
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda d: Simulator("mate-4v8-9"), "scenario 'mate-4v8-9' has warehouses; make its simulator by make_simul"),
-        (lambda d: Duel("hit-mac"), "scenario 'hit-mac' has no warehouses; make its simulator by make_simulator"),
+        (lambda d: Simulator().step(np.zeros((1, 4), int), target_action=STILL), "without warehouses the targets move"),
         (lambda d: d.step(np.zeros((2, 8))), r"float64 of shape \(2, 8\); it must be floating-point degrees or whole"),
         (lambda d: d.step(np.zeros((2, 4, 2), int)), r"action is int64 of shape \(2, 4, 2\)"),
         (lambda d: d.step(np.full((2, 4, 2), np.nan)), "action holds a number that is not finite"),
@@ -169,10 +173,8 @@ STILL = np.zeros((2, 4, 2))
     ],
 )  # fmt: skip
 def test_a_refused_call_changes_nothing(call, says):
-    duel = Duel("mate-4v8-9", 2, 0)
+    duel = Simulator("mate-4v8-9", 2, 0)
     before = duel.get_state()
     with pytest.raises(ValueError, match=says):
         call(duel)
     np.testing.assert_equal(duel.get_state(), before)
-    assert type(make_simulator("mate-4v8-9")) is Duel
-    assert type(make_simulator("hit-mac")) is Simulator

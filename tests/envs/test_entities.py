@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hitmac.envs import Duel, load_scenario
+from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.entities import EntityObserver
 
 GAME = load_scenario("mate-4v8-9").replace(num_sensors=2, num_targets=2, random_discs=0, transmittance=0)
@@ -15,10 +15,10 @@ RANGE = 1500 * math.sqrt(0.5)  # with a view of 60 degrees
 
 def scene(scenario, targets, heading=0.0, sensor=(0.0, 0.0)):
     """A sensor with a view of 60 degrees, another one far away, and fast targets with a cargo for warehouse 0."""
-    duel = Duel(scenario, 1, 0)
+    duel = Simulator(scenario, 1, 0)
     duel.state.field_of_view[:] = 60
-    duel.state.speed[:], duel.cargo.capacity[:], duel.cargo.goal[:], duel.cargo.weight[:] = 20, 1, 0, 1
-    duel.cargo.bounty[:] = 75
+    duel.state.speed[:], duel.game.cargo.capacity[:], duel.game.cargo.goal[:], duel.game.cargo.weight[:] = 20, 1, 0, 1
+    duel.game.cargo.bounty[:] = 75
     duel.place(sensor_position=[sensor, (-950, 0)], heading=[heading, 180], target_position=targets)
     return duel
 
@@ -104,12 +104,12 @@ def test_own_features_and_warehouses():
     np.testing.assert_allclose([x[0, 0], loaded[0, 0], weight[0, 0], bounty[0, 0]], [0.5, 1, 0.5, 0.75])
     assert (seen.tolist(), time.max()) == ([[0], [0]], 0)  # the sensors are too far away to be known
     assert shown(duel, "targets", "warehouses", "goal").tolist() == [[1, 0, 0, 0]] * 2
-    duel.cargo.goal[0, 0], duel.cargo.weight[0, 0], duel.cargo.bounty[0, 0] = -1, 0, 0
-    duel.cargo.empty[0, 1, 0] = True  # the other target found the nearest warehouse empty
+    duel.game.cargo.goal[0, 0], duel.game.cargo.weight[0, 0], duel.game.cargo.bounty[0, 0] = -1, 0, 0
+    duel.game.cargo.empty[0, 1, 0] = True  # the other target found the nearest warehouse empty
     aim_x, aim_y, loaded = shown(duel, "targets", "own", "aim_x", "aim_y", "loaded")
     np.testing.assert_allclose([aim_x[0, 0], aim_y[0, 0], loaded[0, 0]], [0.425, -1.325, 0], rtol=1e-6)
     assert shown(duel, "targets", "warehouses", "empty").tolist() == [[1, 0, 0, 0]] * 2
-    duel.cargo.empty[:] = True
+    duel.game.cargo.empty[:] = True
     assert np.abs(shown(duel, "targets", "own", "aim_x")[0]) == 0
 
 
@@ -138,13 +138,17 @@ def test_a_sensor_observes_in_the_frame_of_its_heading_what_sensors_saw():
 @pytest.mark.parametrize("team", ["sensors", "targets"])
 def test_observations_lie_in_their_space_and_are_zero_where_masked(team):
     scenario = load_scenario("mate-4v8-9")
-    batch, single, observer = Duel(scenario, 9, 0, num_threads=2), Duel(scenario, 1, 8), EntityObserver(scenario, team)
+    batch, single, observer = (
+        Simulator(scenario, 9, 0, num_threads=2),
+        Simulator(scenario, 1, 8),
+        EntityObserver(scenario, team),
+    )
     rng = np.random.default_rng(0)
     for _ in range(150):
         action = rng.uniform(-5, 5, (9, 4, 2))
         batch.step(action)
         single.step(action[8:])
-    batch.cargo.empty[:7] = True
+    batch.game.cargo.empty[:7] = True
     observation = observer.observe(batch)
     assert all(observer.space.contains({key: value[b] for key, value in observation.items()}) for b in range(9))
     np.testing.assert_equal({key: value[8:] for key, value in observation.items()}, observer.observe(single))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import FEATURES, TASKS, Duel, Scenario, Simulator
+from hitmac.envs import FEATURES, TASKS, Scenario, Simulator
 from hitmac.envs.observation import DetectionObserver, Observer
 from tests.envs.scenes import UNNAMED
 
@@ -23,8 +23,8 @@ def test_the_order_is_the_callers_and_the_space_holds_it():
 @pytest.mark.parametrize("nearest", [None, 3])
 def test_discs_near_a_sensor_are_observed_on_demand(nearest):
     """The range is 1500 at the narrowest view of 30 degrees; one disc ends just outside it, one just inside."""
-    duel = Duel("mate-2v4-0", 1, 0)
-    duel = Duel(duel.scenario.replace(random_discs=3, sensing_range=500), 1, 0)
+    duel = Simulator("mate-2v4-0", 1, 0)
+    duel = Simulator(duel.scenario.replace(random_discs=3, sensing_range=500), 1, 0)
     duel.place(sensor_position=[[(-700, 0), (-700, 10)]])
     duel.state.disc[0] = (-100, 0, 99), (-100, 0, 101), (300, 0, 50)
     observer = Observer(duel.scenario, ("distance",), nearest=nearest, discs=True)

@@ -7,7 +7,7 @@ import pytest
 
 from hitmac.agents.baselines import evader
 from hitmac.agents.baselines.evader import MOVES, EvaderAgent
-from hitmac.envs.duel import Duel
+from hitmac.envs import Simulator
 from hitmac.envs.kernels.threads import kernel
 
 SCENE = "mate-4v8-9"
@@ -22,10 +22,10 @@ def exposure(state, memory, x, y):
 
 def open_duel(**places):
     """Return a game of one scene without discs, in which every target has a load for warehouse 1."""
-    duel = Duel(SCENE, 1, 9_000_000_000, num_threads=1)
+    duel = Simulator(SCENE, 1, 9_000_000_000, num_threads=1)
     duel.state.disc[:] = (5000.0, 5000.0, 0.0)
     duel.place(**places)
-    duel.cargo.goal[:], duel.cargo.weight[:], duel.cargo.bounty[:] = 1, 1, 100.0
+    duel.game.cargo.goal[:], duel.game.cargo.weight[:], duel.game.cargo.bounty[:] = 1, 1, 100.0
     return duel
 
 
@@ -40,7 +40,7 @@ def play(agent, duel, steps):
     actions, starts = [], np.ones(duel.num_envs, np.bool_)
     for _ in range(steps):
         actions.append(agent.act(duel, starts))
-        duel.step(duel.rule_actions("sensors", "greedy"), ~duel.done, actions[-1])
+        duel.step(duel.game.rule_actions("sensors", "greedy"), ~duel.game.done, actions[-1])
         starts[:] = False
     return np.array(actions)
 
@@ -65,8 +65,8 @@ def test_the_field_of_a_uniform_cost_is_proportional_to_the_distance():
 def test_carriers_go_round_the_views_that_the_team_has_seen(heading, bounty, seen, straight):
     places = {"sensor_position": [(0, 600), *SENSORS[1:]], "target_position": [(320, 925)] * 8}
     duel = open_duel(heading=[heading, 0, 0, 0], **places)
-    duel.state.field_of_view[:], duel.cargo.bounty[:] = 90.0, bounty
-    duel.cargo.sees_sensor[:] &= seen
+    duel.state.field_of_view[:], duel.game.cargo.bounty[:] = 90.0, bounty
+    duel.game.cargo.sees_sensor[:] &= seen
     moves = first_moves(duel, decoys=0)
     assert ((np.abs(moves) > 179) == straight).all()
 
@@ -91,12 +91,12 @@ def test_a_disc_hides():
 def test_a_decoy_keeps_the_sensor_between_itself_and_the_carriers(carriers, bounty, up):
     """Without carriers it stays on the side of the centre."""
     duel = open_duel(sensor_position=SENSORS, target_position=[(700, 600), *[(600, carriers)] * 7])
-    duel.cargo.bounty[:] = [0, *[bounty] * 7]
+    duel.game.cargo.bounty[:] = [0, *[bounty] * 7]
     assert (first_moves(duel, decoys=1)[0] > 0) == up
 
 
 def test_scenes_do_not_depend_on_their_batch_and_others_are_left_alone():
-    three, one = Duel(SCENE, 3, 9_000_000_000, num_threads=1), Duel(SCENE, 1, 9_000_000_001, num_threads=1)
+    three, one = Simulator(SCENE, 3, 9_000_000_000, num_threads=1), Simulator(SCENE, 1, 9_000_000_001, num_threads=1)
     agent = EvaderAgent(SCENE)
     np.testing.assert_array_equal(play(agent, three, 60)[:, 1:2], play(EvaderAgent(SCENE), one, 60))
     before, starts = agent.get_state(), np.zeros(3, np.bool_)
@@ -117,10 +117,10 @@ def test_scenes_do_not_depend_on_their_batch_and_others_are_left_alone():
 
 def test_most_bounties_arrive_past_greedy_cameras():
     """Greedy targets keep about 0.37 of them."""
-    duel = Duel(SCENE, 3, 9_000_000_100, num_threads=1)
+    duel = Simulator(SCENE, 3, 9_000_000_100, num_threads=1)
     play(EvaderAgent(SCENE), duel, 2800)
-    assert duel.done.all()
-    assert (duel.transport_rate > 0.7).all()
+    assert duel.game.done.all()
+    assert (duel.game.transport_rate > 0.7).all()
 
 
 @pytest.mark.parametrize(("options", "message"), [({"price": -1}, "price is -1"), ({"decoys": 8}, "decoys is 8")])

@@ -9,7 +9,7 @@ from hitmac.agents.evaluate import cross
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.cross import MEASURES, cross_table, evaluate_cross, play_match
 from hitmac.agents.evaluate.statistics import summary
-from hitmac.envs import Duel, load_scenario
+from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.duel import RulePlayer
 
 
@@ -19,7 +19,10 @@ def made(rows, columns, episodes=4):
     scores = {name: 0.2 + 0.5 * rng.random((rows, columns, episodes)) for name in MEASURES}
     about = {"scenario": "mate", "episodes": episodes, "seeds": [3, 2 + episodes]}
     games = {
-        name: {"per_episode": game.tolist(), "matrix": [[summary(one[None], (0.0, 1.0)) for one in row] for row in game]}
+        name: {
+            "per_episode": game.tolist(),
+            "matrix": [[summary(one[None], (0.0, 1.0)) for one in row] for row in game],
+        }
         for name, game in scores.items()
     }
     return about | dict(zip(("sensors", "targets"), names, strict=True)) | games
@@ -44,12 +47,12 @@ SMALL = load_scenario("mate-2v4-0").replace(cargoes=1)
 
 def test_a_match_is_played_until_all_is_delivered():
     found = play_match(RulePlayer("sensors", "greedy"), RulePlayer("targets", "greedy"), SMALL, range(3), 900)
-    one, steps, coverage = Duel(SMALL, 1, 2), 0, 0.0
-    while not one.done[0]:
-        one.step(one.rule_actions("sensors", "greedy"), target_action=one.rule_actions("targets", "greedy"))
+    one, steps, coverage = Simulator(SMALL, 1, 2), 0, 0.0
+    while not one.game.done[0]:
+        one.step(one.game.rule_actions("sensors", "greedy"), target_action=one.game.rule_actions("targets", "greedy"))
         steps, coverage = steps + 1, coverage + one.coverage[0]
     assert steps < 900
-    assert found["transport"][2] == one.transport_rate[0]
+    assert found["transport"][2] == one.game.transport_rate[0]
     assert found["coverage"][2] == pytest.approx(coverage / steps, rel=1e-12)
     assert len(set(found["coverage"])) == 3
 

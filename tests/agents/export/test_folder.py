@@ -13,7 +13,7 @@ from hitmac.agents.export import folder as export_folder
 from hitmac.agents.export.folder import CARD, main
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.pretrained import pretrained_folder
-from hitmac.envs import FEATURES, load_scenario, make_simulator, observe, presets
+from hitmac.envs import FEATURES, Simulator, load_scenario, observe, presets
 from tests.agents.export.made import copied, fresh, hierarchy
 
 
@@ -89,7 +89,7 @@ def test_a_failure_leaves_nothing_and_keeps_earlier_files(flat, tmp_path, monkey
 def test_observations_of_the_site_are_those_of_the_scenario(name):
     scenario = load_scenario(name)
     site = json.loads(json.dumps(export_folder.site_of(scenario)))
-    state = make_simulator(scenario.replace(num_sensors=min(scenario.num_sensors, 30), sensor_positions=()), 1, 0).state
+    state = Simulator(scenario.replace(num_sensors=min(scenario.num_sensors, 30), sensor_positions=()), 1, 0).state
     places = {"sensor_position": state.sensor_position[0], "heading": state.heading[0], "along": state.along[0]}
     moving = {"target_position": state.target_position[0], "target_before": state.target_position[0] - 1.0}
     shown = [observe(of, tuple(FEATURES), **places, **moving)["pairs"] for of in (site, scenario)]

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, X, Y
-from hitmac.envs import Duel, Scenario, load_scenario
+from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.observation import Observer
-from hitmac.envs.simulator import Simulator
 
 
 def of_line(num_targets, heading, **changes):
@@ -136,7 +135,7 @@ def test_targets_that_carry_are_expected_to_go_round_views():
     scene = load_scenario("mate-2v4-0").replace(
         num_sensors=1, num_targets=1, knowledge="shared", sensing_range=600, field_of_view=90, zoom=(90, 90)
     )  # fmt: skip
-    duel, believed, state, shares = Duel(scene, 1, 0), Beliefs(scene, 200), None, []
+    duel, believed, state, shares = Simulator(scene, 1, 0), Beliefs(scene, 200), None, []
     observer = Observer(scene, believed.features, **believed.shown)
     duel.place(sensor_position=[(0, 0)], heading=[90], target_position=[(200, 400)])
     for _ in range(100):

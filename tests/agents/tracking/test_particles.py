@@ -9,7 +9,7 @@ from hitmac.agents.tracking import ParticleTracker
 from hitmac.agents.tracking.carriers import _step_round, has_bounty
 from hitmac.agents.tracking.sight import NO_CELLS, Watch
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, MODELS, SPEED
-from hitmac.envs import Duel, Scenario, Simulator, load_scenario
+from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.walks import WALKS, Walk
 
 ROOM = Scenario(
@@ -226,13 +226,13 @@ def test_bounties_are_those_of_the_game():
     """Of targets that are always in view."""
     scenes, wrong = 20, 0
     open_game = GAME.replace(transmittance=1, cargoes=100, sensing_range=9000, zoom=(360, 360), field_of_view=360)
-    duel, seen = Duel(open_game, scenes, 0), np.ones((scenes, 1), bool)
+    duel, seen = Simulator(open_game, scenes, 0), np.ones((scenes, 1), bool)
     tracker = ParticleTracker(GAME, scenes, particles=12)
     for _step in range(600):
         tracker.see(duel.state.target_position, seen, duel.state.velocity)
         duel.step(np.zeros((scenes, 4), int))
         believed = [has_bounty.py_func(tracker._walk.loads, body[0], 0) for body in tracker.belief.body]
-        wrong += (np.array(believed) != (duel.cargo.bounty[:, 0] > 0)).sum()
+        wrong += (np.array(believed) != (duel.game.cargo.bounty[:, 0] > 0)).sum()
     assert wrong < 0.02 * scenes * 600
 
 
@@ -258,7 +258,7 @@ def test_a_step_leads_round_a_view(place, step, side, expected):
 def test_targets_that_carry_are_where_particles_expect_them():
     """Seen for 30 steps and then not for 30: they are nearer to the particles than to a straight course."""
     scenes = 300
-    duel, seen = Duel(GAME.replace(random_discs=0), scenes, 0), np.ones((scenes, 1), bool)
+    duel, seen = Simulator(GAME.replace(random_discs=0), scenes, 0), np.ones((scenes, 1), bool)
     trackers = [ParticleTracker(GAME, scenes, particles=30, model=model) for model in ("carry", "constant velocity")]
     for step in range(60):
         duel.step(np.zeros((scenes, 4), int))

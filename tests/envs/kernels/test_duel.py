@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hitmac.envs import Duel, load_scenario
+from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.kernels.duel import slide
 
 GAME = load_scenario("mate-4v8-9")
@@ -15,7 +15,7 @@ PLACE, STEP = st.floats(-150, 150), st.floats(-20, 20)
 
 
 def test_everything_starts_apart_in_its_area():
-    duel = Duel(GAME, 500, 0)
+    duel = Simulator(GAME, 500, 0)
     state, warehouses = duel.state, np.column_stack([GAME.warehouses, [56.25] * 4])
     sensors = np.concatenate([state.sensor_position, np.full((500, 4, 1), 40.0)], -1)
     discs = np.concatenate([np.broadcast_to(warehouses, (500, 4, 3)), sensors, state.disc], 1)
@@ -36,13 +36,13 @@ def test_everything_starts_apart_in_its_area():
     assert abs(state.field_of_view.mean() - 105) < 5
     assert np.ptp(state.field_of_view) > 140
     np.testing.assert_allclose(state.range_squared * state.field_of_view, 30 * 1500**2)
-    assert (np.sort(duel.cargo.capacity) == [1] * 4 + [2] * 4).all()
-    assert (duel.cargo.capacity.mean(0) > 1.3).all()
-    assert (state.speed * duel.cargo.capacity == 20).all()
+    assert (np.sort(duel.game.cargo.capacity) == [1] * 4 + [2] * 4).all()
+    assert (duel.game.cargo.capacity.mean(0) > 1.3).all()
+    assert (state.speed * duel.game.cargo.capacity == 20).all()
 
 
 def test_cargoes_are_dealt_evenly_and_the_first_loads_have_every_goal():
-    cargo = Duel(GAME, 500, 0).cargo
+    cargo = Simulator(GAME, 500, 0).game.cargo
     loads = np.eye(4)[cargo.goal] * cargo.weight[..., None]
     assert (cargo.awaiting.sum(1) == 64).all()
     assert (cargo.goal >= 0).all()
@@ -50,13 +50,13 @@ def test_cargoes_are_dealt_evenly_and_the_first_loads_have_every_goal():
     np.testing.assert_array_equal(cargo.remaining.sum(1) + loads.sum(1), cargo.awaiting)
     assert np.abs(cargo.awaiting.mean(0) - 16).max() < 1
     assert np.abs((cargo.goal[..., None] == range(4)).mean((0, 1)) - 0.25).max() < 0.05
-    few = Duel(GAME.replace(cargoes=1, num_targets=1), 200, 0).cargo
+    few = Simulator(GAME.replace(cargoes=1, num_targets=1), 200, 0).game.cargo
     assert (few.awaiting.sum(1) >= 4).all()  # every warehouse has one to send, so at least one draw of each
 
 
 def test_an_obstacle_without_room_has_no_radius():
     crowded = GAME.replace(disc_areas=[(0, 1, 0, 1)], random_discs=3)
-    radius = np.sort(Duel(crowded, 20, 0).state.disc[..., 2])
+    radius = np.sort(Simulator(crowded, 20, 0).state.disc[..., 2])
     assert (radius[:, :2] == 0).all()
     assert (radius[:, 2] >= 25).all()
 
@@ -90,7 +90,7 @@ def scene(num_envs=1, **changes):
     game = GAME.replace(
         num_sensors=1, num_targets=1, random_discs=0, sensing_range=100 * math.sqrt(2), sensor_radius=0, **changes
     )
-    duel = Duel(game, num_envs, 0)
+    duel = Simulator(game, num_envs, 0)
     duel.state.field_of_view[:] = 60
     duel.place(sensor_position=np.zeros((1, 2)), heading=np.zeros(1), target_position=np.full((1, 2), -500.0))
     return duel
@@ -130,7 +130,7 @@ def test_rays_are_those_of_a_table():
         num_sensors=1, num_targets=64, random_discs=0, discs=discs.tolist(), sensing_range=900, sensor_radius=0,
         transmittance=0, occlusion="rays",
     )  # fmt: skip
-    duel = Duel(game, 24, 0)
+    duel = Simulator(game, 24, 0)
     heading = np.arange(24.0)[:, None] * 15 - 180
     bearings = (heading + np.random.default_rng(0).uniform(-14, 14, (24, 64)) + 180) % 360 - 180
     length = np.interp(bearings, *table_of_rays(discs, 900), period=360)
@@ -147,7 +147,7 @@ def test_a_share_of_looks_passes_discs(transmittance, occlusion):
     duel = scene(4000, discs=[(50, 0, 10)], transmittance=transmittance, occlusion=occlusion)
     duel.place(target_position=np.array([[70.0, 0.0]]))
     assert duel.coverage.mean() == pytest.approx(transmittance, abs=0.02)
-    through, chance = duel.game.transmitted[0, 0, :4000], duel.game.chance[0, :4000]
+    through, chance = duel.rows.game.transmitted[0, 0, :4000], duel.rows.game.chance[0, :4000]
     assert ((chance < transmittance) != through).any() == (transmittance == 0.1)  # each draw is used once
     seen = duel.coverage
     duel.step(np.zeros((4000, 1, 2)), target_action=np.zeros((4000, 1, 2)))
@@ -155,7 +155,7 @@ def test_a_share_of_looks_passes_discs(transmittance, occlusion):
 
 
 def test_a_failed_sensor_neither_sees_nor_turns():
-    duel = Duel(GAME.replace(failure_rate=1, recovery_rate=0), 5, 0)
+    duel = Simulator(GAME.replace(failure_rate=1, recovery_rate=0), 5, 0)
     before = duel.state.heading.copy()
     duel.step(np.full((5, 4, 2), 5.0))
     assert (duel.state.heading == before).all()

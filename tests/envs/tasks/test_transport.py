@@ -34,7 +34,7 @@ def test_moves_are_the_longest_steps_in_sixteen_directions_or_shares_of_them(kin
     task = TransportTask(envs.load_scenario(SMALL).replace(action=kind), 1, 0)
     task.reset(options={"target_position": np.zeros((4, 2)), "sensor_position": np.full((2, 2), 700.0)})
     task.step(action)
-    steps = 20.0 / task.duel.cargo.capacity[0][:, None]
+    steps = 20.0 / task.simulator.game.cargo.capacity[0][:, None]
     np.testing.assert_allclose(task.simulator.state.target_position[0], wanted * steps, atol=1e-12)
 
 
@@ -65,7 +65,7 @@ def test_an_opponent_plays_the_other_team_and_learns_of_new_episodes():
 
 
 def test_opponents_by_name(monkeypatch):
-    """Rules of MATE, others by the function that `hitmac.agents` appends; by default the walk, and greedy sensors."""
+    """Rules of MATE, others by `hitmac.agents`; by default the walk, and greedy sensors."""
     for kind, name in ((CoverageTask, "naive"), (TransportTask, "greedy")):
         named, other = kind(SMALL, 2, 5, opponent=name), kind(SMALL, 2, 5)
         if kind is CoverageTask:
@@ -74,7 +74,7 @@ def test_opponents_by_name(monkeypatch):
             for task in (named, other):
                 task.step(np.ones((2, 4), int))
         np.testing.assert_equal(named.simulator.get_state(), other.simulator.get_state())
-    monkeypatch.setattr(base, "OPPONENTS", [lambda *given: given])
+    monkeypatch.setattr(base, "find_player", lambda *given: given)
     scenario = envs.load_scenario(SMALL)
     assert base.find_opponent("mine", scenario, "sensors") == ("mine", scenario, "sensors")
 
@@ -92,7 +92,7 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
     for step in range(1, 4):
         if step == 3:
             for env in (vector, rows, agents, single.unwrapped):
-                env.task.duel.cargo.awaiting[0] = 0
+                env.task.simulator.game.cargo.awaiting[0] = 0
         terminated, truncated = vector.step(still)[2:4]
         infos = rows.step(still)[3]
         ends = agents.step(dict.fromkeys(agents.agents, 0))
@@ -106,8 +106,7 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
     assert {"coverage", "transport"} <= set(infos[0])
 
 
-def test_what_does_not_fit_a_duel_is_refused(monkeypatch):
-    monkeypatch.setattr(base, "OPPONENTS", [])
+def test_what_does_not_fit_a_duel_is_refused():
     for make, says in (
         (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses; ExecutorTask is for others"),
         (lambda: CoordinatorTask(SMALL), "CoordinatorTask is for others"),
@@ -131,20 +130,20 @@ def towards_goals(task):
     """Return the moves nearest to the directions of the goals; 0 without a load."""
     way = task.simulator.state.goal - task.simulator.state.target_position
     moves = 1 + np.round(np.degrees(np.arctan2(way[..., 1], way[..., 0])) / 22.5).astype(int) % 16
-    return np.where(task.duel.cargo.goal >= 0, moves, 0)
+    return np.where(task.simulator.game.cargo.goal >= 0, moves, 0)
 
 
 def test_the_rewards_of_targets_are_their_parts_of_the_game_or_shared():
     plain, shared = tasks = [TransportTask(SMALL, 4, 2, share=share) for share in (0.0, 0.75)]
     for _ in range(150):
-        owed = plain.duel.cargo.bounty > 0
+        owed = plain.simulator.game.cargo.bounty > 0
         action = towards_goals(plain)
         team, _ = [task.step(action) for task in tasks]
         own = plain.sensor_rewards()
         np.testing.assert_allclose(100 * own.sum(1), team)
         np.testing.assert_allclose(shared.sensor_rewards(), 0.25 * own + 0.75 * team[:, None] / 400, atol=1e-12)
         np.testing.assert_array_equal(own < 0, owed & plain.simulator.state.covered & (own < 1))
-    assert plain.duel.cargo.delivered.min() > 0
+    assert plain.simulator.game.cargo.delivered.min() > 0
 
 
 def test_a_move_that_holds_is_as_many_steps():
@@ -161,7 +160,7 @@ def test_a_move_that_holds_is_as_many_steps():
 def test_real_coverage_is_that_of_targets_with_a_bounty():
     task = CoverageTask(SMALL, 8, 2, reward="real_coverage", turn_cost=0.5)
     for _ in range(30):
-        task.simulator.cargo.bounty[:, 0] = 0.0  # a decoy
+        task.simulator.game.cargo.bounty[:, 0] = 0.0  # a decoy
         reward = task.step(np.tile([1, 0, 0, 0], (8, 1)))
         covered = task.simulator.state.covered[:, 1:]
         np.testing.assert_allclose(reward, covered.mean(1) - 0.5 * 1 / 2)

@@ -20,7 +20,7 @@ def test_the_agents_are_both_teams_and_the_game_is_zero_sum():
     env = envs.parallel_env(scenario=SMALL, teams=True)
     shown, infos = env.reset(seed=3)
     assert env.agents == ["camera_0", "camera_1", "target_0", "target_1", "target_2", "target_3"]
-    rng, duel, total = np.random.default_rng(0), envs.Duel(SMALL, 1, 3), 0.0
+    rng, duel, total = np.random.default_rng(0), envs.Simulator(SMALL, 1, 3), 0.0
     observers = {"camera": EntityObserver(SMALL, "sensors"), "target": EntityObserver(SMALL, "targets")}
     for _ in range(60):
         for agent in env.agents:
@@ -34,9 +34,9 @@ def test_the_agents_are_both_teams_and_the_game_is_zero_sum():
         angle, step = np.radians(22.5 * (moves - 1)), (moves > 0) * duel.state.speed[0]
         duel.step(turns.T.reshape(1, 4), target_action=(step * [np.cos(angle), np.sin(angle)]).T[None])
         np.testing.assert_allclose(env.task.simulator.state.target_position, duel.state.target_position, atol=1e-9)
-        reward = duel.target_reward[0]
+        reward = duel.game.target_reward[0]
         assert list(rewards.values()) == [-reward] * 2 + [reward] * 4
-        assert infos["target_3"]["transport"] == infos["camera_0"]["transport"] == duel.transport_rate[0]
+        assert infos["target_3"]["transport"] == infos["camera_0"]["transport"] == duel.game.transport_rate[0]
         total += abs(reward)
     assert total > 0
     assert env.state().shape == (2 * 9 + 4 * 14 + 4 + 16,)
