@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import torch
 import tyro
 
-from hitmac.envs.kernels.threads import cores
+from hitmac.envs.base.threads import cores
 from hitmac.envs.validation import did_you_mean, field_types, help_texts
 
 Options = TypeVar("Options")

@@ -8,9 +8,9 @@ import numpy as np
 
 from hitmac.agents.policy import Policy, State, named_arrays, nested_arrays, pair_of, started
 from hitmac.agents.registry import Agent
+from hitmac.envs.base.streams import stream_integers, stream_keys
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.entities import MOVES
-from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import flatten_sensors, make_observer
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
 from hitmac.agents.policy import Observation, Policy, Starts, State, declared, started
-from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed

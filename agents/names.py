@@ -20,10 +20,10 @@ from hitmac.agents.learned.beliefs import BeliefPolicy
 from hitmac.agents.policy import NEARNESS, Memoryless, Policy, Rates, ReleasedPolicy, RuleAgent, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, Agent
-from hitmac.envs.duel import RulePlayer
 from hitmac.envs.files import read_text
-from hitmac.envs.kernels.duel_rules import RULES
-from hitmac.envs.observation import PAPER_FEATURES, DetectionObserver
+from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.parts.detections import DetectionObserver
+from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import did_you_mean
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.duel import RulePlayer
-from hitmac.envs.kernels.physics import LEFT, RIGHT
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features
+from hitmac.envs.parts.game import RulePlayer
+from hitmac.envs.parts.sensors import LEFT, RIGHT
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
 from hitmac.envs.validation import as_array, shortly

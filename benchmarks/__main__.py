@@ -70,7 +70,7 @@ def simulator() -> None:
 
 def detections() -> None:
     from hitmac import envs
-    from hitmac.envs.observation import DetectionObserver
+    from hitmac.envs.parts.detections import DetectionObserver
 
     print("\ndetections without names, hit-mac, 1024 scenes, per second of processor time on one thread; best of 5")
     errors = {"position_noise": 10, "missed_detections": 0.1, "false_detections": 0.02}

@@ -35,7 +35,8 @@ def play(case: dict[str, float], seed: int, scenes: int = SCENES) -> tuple[Any, 
     """Return the scenario and its scans."""
     from hitmac import envs
     from hitmac.agents import scripted_agent
-    from hitmac.envs.observation import DetectionObserver, Observer
+    from hitmac.envs.observation import Observer
+    from hitmac.envs.parts.detections import DetectionObserver
 
     scenario = envs.load_scenario("hit-mac").replace(knowledge="shared", identities=False, **case)
     named = scenario.replace(identities=True, false_detections=0.0)

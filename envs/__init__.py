@@ -12,8 +12,8 @@ import gymnasium
 
 import hitmac
 from hitmac.envs.deployment import Memory, observe
-from hitmac.envs.duel import Game
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
+from hitmac.envs.parts.game import Game
 from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task

@@ -6,25 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.features import motor_of, pan_rows, view_area
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.duel import make_game
-from hitmac.envs.kernels.episode import PLACEMENTS
-from hitmac.envs.kernels.nearest import make_grid
-from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
-from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Motors, Paths
-from hitmac.envs.kernels.streets import make_streets
-from hitmac.envs.kernels.values import make_values
-from hitmac.envs.kernels.walks import WALKS
-from hitmac.envs.recordings import make_recordings
+from hitmac.envs.base import state as at
+from hitmac.envs.base.nearest import make_grid
+from hitmac.envs.base.state import PARAMETERS, KernelState
+from hitmac.envs.features import pan_rows, view_area
+from hitmac.envs.parts.cargo import make_game
+from hitmac.envs.parts.knowledge import make_knowledge
+from hitmac.envs.parts.motors import make_motors
+from hitmac.envs.parts.rails import make_rails
+from hitmac.envs.parts.recordings import PATHS, make_recordings
+from hitmac.envs.parts.sensors import PLACEMENTS, check_pan, limits_of, make_poses, within
+from hitmac.envs.parts.streets import make_streets
+from hitmac.envs.parts.values import make_values
+from hitmac.envs.parts.walks import WALKS, targets_may_leave
 from hitmac.envs.scenario import MOST_DEGREES, Scenario
 from hitmac.envs.validation import shortly
 
 GRID_FROM = 10_000
 """Minimum number of pairs of a sensor and a target of a large scene, in which sensors look only nearby."""
-
-PATHS = ("target_tracks", "target_moves")
-"""Names of recorded positions after every sub-step, and after every move, extra moves included."""
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
@@ -50,14 +49,14 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
-        knowledge=_knowledge(scenario, b) if scenario.identities and scenario.knowledge != "full" else None,
+        knowledge=make_knowledge(scenario, b) if scenario.identities and scenario.knowledge != "full" else None,
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         poses=make_poses(scenario, num_envs),
         streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
         values=make_values(scenario),
-        motors=_motors(scenario, b) if scenario.turn_rates else None,
+        motors=make_motors(scenario, b) if scenario.turn_rates else None,
         cargo=cargo,
         game=game,
         no_game=None if game else (),
@@ -85,33 +84,6 @@ def padded(num_envs: int) -> int:
     one.
     """
     return 8 * (-(-num_envs // 8) | 1)
-
-
-def _knowledge(scenario: Scenario, b: int) -> Knowledge:
-    n, m = scenario.num_sensors, scenario.num_targets
-    rows = 1 if scenario.knowledge == "shared" else n
-    messages = scenario.knowledge == "neighbours"
-    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if messages else (0, 0)
-    return Knowledge(
-        known=np.zeros((rows, m, 5, b)),
-        seeing=np.zeros((rows, m, b), np.int16),
-        left=np.zeros((rows, m, b), np.bool_),
-        noticed=np.zeros((n, m, b), np.bool_),
-        reported=np.zeros((slots, m, words, b), np.uint64),
-        report=np.zeros((slots, n, m, 4, b)),
-        seers=np.zeros((m, words, b), np.uint64),
-        heard=np.zeros((n, words, b), np.uint64),
-    )
-
-
-def _motors(scenario: Scenario, b: int) -> Motors:
-    n = scenario.num_sensors
-    return Motors(np.zeros((scenario.command_delay + 1, n, b)), motor_of(scenario), np.zeros((n, b), np.bool_))
-
-
-def targets_may_leave(scenario: Scenario) -> bool:
-    """Return True if targets of the scenario can leave, by chance or at the end of a recorded track."""
-    return scenario.leave_rate > 0 or bool(scenario.tracks)
 
 
 def _parameters(scenario: Scenario) -> np.ndarray:
@@ -175,33 +147,6 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     elif (wrong := np.abs(places) > scenario.extent).any():
         raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
     return places
-
-
-def check_pan(headings: np.ndarray, limit: np.ndarray, name: str) -> None:
-    """Raise ValueError, with `name`, for a heading (..., n) beyond its limits (n, 2), degrees."""
-    if (wrong := outside(headings, limit)).any():
-        low, high = np.broadcast_to(limit, (*headings.shape, 2))[wrong][0]
-        raise ValueError(f"{name} holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
-
-
-def no_paths(num_envs: int, num_targets: int) -> Paths:
-    """Return paths that no scene follows."""
-    places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
-    return Paths(places, none, none.copy(), np.zeros(num_envs, np.bool_))
-
-
-def with_paths(old: Paths, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Paths:
-    """Return paths in which the chosen scenes follow `positions` (B, K, m, 2), and the others keep theirs.
-
-    With `extra`, the positions follow each move, extra moves included.
-    """
-    b, length, m, _ = positions.shape
-    kept = old.track_position[:, : int(old.track_length.max())]
-    merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
-    merged[:, : kept.shape[1]] = kept
-    merged[chosen, :length] = positions[chosen]
-    new = {"track_length": length, "track_moves": 0, "track_extra": extra}
-    return Paths(merged, **{name: np.where(chosen, value, getattr(old, name)) for name, value in new.items()})
 
 
 def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:

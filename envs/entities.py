@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.kernels.duel import see_sensors
+from hitmac.envs.base.state import core_of
 from hitmac.envs.kernels.entities import MOVES, Entities, show
-from hitmac.envs.kernels.state import core_of
-from hitmac.envs.observation import check_sizes
+from hitmac.envs.parts.arena import check_sizes
+from hitmac.envs.parts.cargo import see_sensors
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 

@@ -1,6 +1,6 @@
 """Observation features and the laws of physics, each one formula for kernels and for measured positions.
 
-Kernels compile the formulas for scene b of a batch, see :mod:`hitmac.envs.kernels.formulas`. For measured positions
+Kernels compile the formulas for scene b of a batch, see :mod:`hitmac.envs.base.formulas`. For measured positions
 NumPy evaluates the same formulas on arrays, with ``...`` as b, see :mod:`hitmac.envs.deployment`. So a formula calls
 `choose`, `least` and `most` in place of ``if``, ``min`` and ``max``. The file can be copied with that module,
 since it needs only NumPy.

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from hitmac.envs.base import formulas
+from hitmac.envs.base.nearest import make_cells, make_places, sort_walls
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.features import FEATURES, SCALES, largest_error, longest_range, most_pending
-from hitmac.envs.kernels import formulas
-from hitmac.envs.kernels.detections import DetectionModel, detect
-from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
+from hitmac.envs.features import FEATURES, SCALES, longest_range
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
+from hitmac.envs.parts.arena import check_sizes
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import in_short, is_among
@@ -178,84 +178,6 @@ class Observer:
         away = np.linalg.norm(disc[:, None, :, :2] - places[:, :, None], axis=-1)  # (B, n, k)
         near = (away < self._longest + disc[:, None, :, 2]).any(1)
         return {"discs": np.where(near[..., None], disc, 0.0).astype(np.float32)}
-
-
-class DetectionObserver:
-    """Observer of detections without names, as real detectors make them, of a scenario with `identities` false.
-
-    At every moment each working sensor lists the targets that it sees, except for missed ones, and false detections,
-    in random order. The error of a place is normal, with the covariance
-    ``along^2 u u' + across^2 (I - u u')``, where u is the unit vector of the line of sight and `position_noise` is
-    (along, across); the covariance shown is that of the line of sight to the detection. A target at a share s of the
-    sensor's range is missed with the probability ``near + s (far - near)``, where `missed_detections` is (near, far).
-    Every sub-step has its own errors, the same in repeated observations, and the number of targets is not shown.
-
-    With the knowledge ``"full"`` a sensor detects all targets, also out of view, and false detections are anywhere
-    in the arena. The other kinds of `knowledge` have the same observation: sharing it is the agents' part.
-
-    Attributes:
-        features: ``("detections",)``.
-        space: a ``Dict`` of
-
-            - ``detections``, Box (n, d, 5) float32: x, y, and the covariance xx, xy, yy of their error, in the
-              scenario's units and their square. The first places of a row are taken, the others 0. d is m + K, where K
-              is the least number that false detections exceed with a probability under 1e-6; more are left out;
-            - ``mask``, MultiBinary (n, d): 1 for a detection;
-            - ``sensors``, Box (n, 7) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
-              range, and the place on its rail / length of the rail; with motors (n, 9), also the rate in degrees per
-              second, and the pending turn in degrees; 0 for a sensor that does not work.
-    """
-
-    features = ("detections",)
-
-    def __init__(self, scenario: Scenario) -> None:
-        n, m = scenario.num_sensors, scenario.num_targets
-        self._model = DetectionModel(
-            noise=np.array(scenario.position_errors),
-            missed=np.array(scenario.miss_rates),
-            false=_at_most(scenario.false_detections),
-            everywhere=scenario.knowledge == "full",
-            half_width=scenario.extent[0],
-            half_height=scenario.extent[1],
-        )
-        self._shape = n, m, m + len(self._model.false)
-        (width, height), error = scenario.extent, largest_error(scenario)
-        spread = (2.0 * max(scenario.position_errors)) ** 2 or 1.0  # a Box has a width
-        reach = longest_range(scenario) * scenario.distance_scale
-        places = n, self._shape[2]
-        high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
-        moving = [scenario.rates[1], 180 * most_pending(scenario)] if scenario.turn_rates else []
-        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1, *moving], np.float32), (n, 1))
-        least = most * np.array([-1, -1, -1, -1, 0, 0, 0, -1, -1], np.float32)[: 7 + len(moving)]
-        self.space = spaces.Dict(
-            detections=spaces.Box(-high, high, dtype=np.float32),
-            mask=spaces.MultiBinary(places),
-            sensors=spaces.Box(least, most, dtype=np.float32),
-        )
-
-    def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
-        n, m, d = self._shape
-        check_sizes(simulator, n, m)
-        detections = np.zeros((simulator.num_envs, n, d, 5), np.float32)
-        mask = np.zeros(detections.shape[:-1], np.int8)
-        sensors = np.zeros((simulator.num_envs, *self.space["sensors"].shape), np.float32)  # type: ignore[misc]
-        simulator.run(detect, self._model, detections, mask, sensors, rows=simulator.observed)
-        return {"detections": detections, "mask": mask, "sensors": sensors}
-
-
-def _at_most(mean: float) -> np.ndarray:
-    """Return the probabilities that a Poisson number is at most 0, 1, ... K - 1, where P(more than K) < 1e-6."""
-    most = 30 + int(mean + 10.0 * math.sqrt(mean))
-    chances = np.array([math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most) if mean > 0.0])
-    cumulative = chances.cumsum()
-    return cumulative[cumulative <= 1.0 - 1e-6]
-
-
-def check_sizes(simulator: Simulator, n: int, m: int) -> None:
-    """Raise ValueError unless a simulator has n sensors and m targets, those of an observer."""
-    if (shape := simulator.rows.visible.shape[:2]) != (n, m):
-        raise ValueError(f"the simulator has {shape} sensors and targets; this observer is for {(n, m)}")
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

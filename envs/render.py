@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.base.state import State
 from hitmac.envs.files import check_ending, whole_file
-from hitmac.envs.kernels.state import Known, State
+from hitmac.envs.parts.knowledge import Known
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import Task

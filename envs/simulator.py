@@ -6,20 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.allocation import (
-    PATHS,
-    allocate,
-    check_state,
-    checked_places,
-    no_paths,
-    targets_may_leave,
-    with_paths,
-)
-from hitmac.envs.duel import Game
-from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.state import OBSERVED, KernelState, Known, Paths, State, scenes_first
-from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import divide
+from hitmac.envs.allocation import allocate, check_state, checked_places
+from hitmac.envs.base.state import OBSERVED, KernelState, State, scenes_first
+from hitmac.envs.base.streams import stream_keys
+from hitmac.envs.base.threads import divide
+from hitmac.envs.kernels import step
+from hitmac.envs.parts.game import Game
+from hitmac.envs.parts.knowledge import Known
+from hitmac.envs.parts.motors import COMMANDED, misread_headings
+from hitmac.envs.parts.recordings import PATHS, Paths, no_paths, with_paths
+from hitmac.envs.parts.walks import targets_may_leave
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import as_array, as_options, did_you_mean, is_whole, positive, shortly
 
@@ -61,16 +57,16 @@ class Simulator:
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
-        state: the :class:`~hitmac.envs.kernels.state.State`, the live arrays with the scenes along the first axis:
+        state: the :class:`~hitmac.envs.base.state.State`, the live arrays with the scenes along the first axis:
             ``heading`` (B, n), ``target_position`` (B, m, 2), ... Steps overwrite them. Values written to them are not
             checked, in contrast to :meth:`place` and :meth:`set_state`: NaN or numbers out of range lead to wrong
             results, never to access outside the arrays or to endless steps.
-        known: the :class:`~hitmac.envs.kernels.state.Known`, the knowledge of the sensors in the same form; None in a
+        known: the :class:`~hitmac.envs.parts.knowledge.Known`, the knowledge of the sensors in the same form; None in a
             scenario with full knowledge or without identities.
-        rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays in the layout of the kernels, with
+        rows: the :class:`~hitmac.envs.base.state.KernelState`, the same arrays in the layout of the kernels, with
             the scenes along the last axis.
         num_threads: number of threads that compute a step.
-        game: the :class:`~hitmac.envs.duel.Game` of a scenario with warehouses, else None.
+        game: the :class:`~hitmac.envs.Game` of a scenario with warehouses, else None.
         large: sensors look only nearby (see :data:`hitmac.envs.allocation.GRID_FROM`), and threads share the sensors of
             a scene. The results are the same, bit for bit.
         absences: False if all sensors and targets are always present, which makes observations faster.
@@ -124,7 +120,7 @@ class Simulator:
             return self._observed
         sensor = self._observed.sensor.copy()
         rows = self._observed._replace(knowledge=None, values=None)
-        self.run(physics.misread_headings, self.scenario.heading_noise, sensor, rows=rows)
+        self.run(misread_headings, self.scenario.heading_noise, sensor, rows=rows)
         return self._observed._replace(sensor=sensor)
 
     @property
@@ -190,8 +186,8 @@ class Simulator:
         if self._commands is not None:
             self._commands[chosen] = 0.0
         rows = self.rows._replace(paths=None, knowledge=None, grid=None, values=None, motors=None)
-        self.run(physics.begin, chosen, rows=rows)
-        self.run(physics.look, chosen)
+        self.run(step.begin, chosen, rows=rows)
+        self.run(step.look, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None) -> None:
@@ -240,23 +236,23 @@ class Simulator:
         scenes = np.flatnonzero(chosen)
         slot = self.state.time[scenes] % self._commands.shape[1]
         self._commands[scenes, slot] = action[scenes] * self.scenario.rates[1]
-        return np.full(action.shape, physics.COMMANDED)
+        return np.full(action.shape, COMMANDED)
 
     def advance(self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None) -> None:
         """Advance the `chosen` scenes by one sub-step, with an action of :meth:`command`; see :meth:`step`."""
         if self.game is not None:
             moves = self.game.walk(chosen) if target_action is None else target_action
             actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, moves))
-            self.run(physics.sub_step, *actions, chosen)
+            self.run(step.sub_step, *actions, chosen)
         elif self.large:
-            self.run(physics.move, action, chosen)
-            self.sensor_threads.run(physics.look_near, tuple(self.rows), chosen)
-            self.run(physics.end, chosen)
+            self.run(step.move, action, chosen)
+            self.sensor_threads.run(step.look_near, tuple(self.rows), chosen)
+            self.run(step.end, chosen)
         else:
-            self.run(physics.sub_step, action, None, chosen)
+            self.run(step.sub_step, action, None, chosen)
 
     def run(self, kernel: Callable, *arguments: Any, rows: KernelState | None = None) -> None:
-        """Call ``kernel(tuple(rows), *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
+        """Call ``kernel(tuple(rows), *arguments, share)`` for all scenes; see :mod:`hitmac.envs.base.threads`."""
         self.threads.run(kernel, tuple(self.rows if rows is None else rows), *arguments)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
@@ -322,7 +318,7 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            self.run(physics.look, chosen)
+            self.run(step.look, chosen)
 
     @property
     def _paths(self) -> Paths:
@@ -335,7 +331,7 @@ class Simulator:
         self.rows.parameters["departures"] = followed or targets_may_leave(self.scenario)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return a copy of the whole state, by the names of its arrays in :mod:`hitmac.envs.kernels.state`."""
+        """Return a copy of the whole state, by the names of its arrays in :mod:`hitmac.envs.base.state`."""
         return {name: array.copy() for name, array in self._whole_state().items()}
 
     def _whole_state(self) -> dict[str, np.ndarray]:
@@ -360,7 +356,7 @@ class Simulator:
                 array[...] = state[name]
         self._set_paths(Paths(**{name: np.array(state[name]) for name in Paths._fields}))
         if self.large:
-            self.run(physics.index, self._everyone)
+            self.run(step.index, self._everyone)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> "Simulator":

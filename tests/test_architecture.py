@@ -39,8 +39,8 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"validation", "features"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
-        {"duel"}, {"allocation"}, {"simulator"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
+        {"validation", "features"}, {"files", "deployment"}, {"base"}, {"parts"}, {"kernels"}, {"scenario"},
+        {"allocation"}, {"simulator"}, {"observation"}, {"entities"}, {"tasks"}, {"render"}, {"wrappers"},
         {"__init__"},
     ],
     "agents": [

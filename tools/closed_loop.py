@@ -26,8 +26,8 @@ import yaml
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.envs import Scenario, load_scenario, observe
-from hitmac.envs.kernels.rails import limits_of
-from hitmac.envs.recordings import read_recording
+from hitmac.envs.parts.recordings import read_recording
+from hitmac.envs.parts.sensors import limits_of
 from hitmac.signals import end_on_signal
 from tests.agents.run.camera_servers import CameraServer, Motor, OnvifServer, ViscaServer
 

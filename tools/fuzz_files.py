@@ -23,7 +23,7 @@ from hitmac.agents.export import folder as export_main
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.training.resume import resolve
 from hitmac.envs import load_scenario
-from hitmac.envs.recordings import read_recording
+from hitmac.envs.parts.recordings import read_recording
 from hitmac.envs.render import Picture
 from hitmac.perception.released import load_released
 from tools.fuzz_inputs import changed_bytes, command_lines, junk, text_files, tracks_files

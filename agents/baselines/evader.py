@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.duel import end_of_step
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.formulas import disc_blocks
+from hitmac.envs.base.state import RADIUS, KernelState, X, Y
+from hitmac.envs.base.threads import runs
 from hitmac.envs.kernels.entities import MOVES
-from hitmac.envs.kernels.formulas import disc_blocks
-from hitmac.envs.kernels.sight import disc_at
-from hitmac.envs.kernels.state import RADIUS, KernelState, X, Y
-from hitmac.envs.kernels.threads import allocating, compiled, inlined, kernel, runs
+from hitmac.envs.parts.cargo import end_of_step
+from hitmac.envs.parts.obstacles import disc_at
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import NotNegative, convert, whole_number

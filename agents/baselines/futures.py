@@ -16,8 +16,9 @@ from hitmac.agents.tracking.carriers import carry, has_bounty
 from hitmac.agents.tracking.recorded import Pieces
 from hitmac.agents.tracking.sight import NO_CELLS, VIEW_COS, VIEW_SIN, VIEW_X, VIEW_Y, Watch, in_view, watch_from
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CONSTANT_VELOCITY, GOALS, MOVES, PLACE, SPEED, STEP, X, Y
-from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
-from hitmac.envs.kernels.threads import allocating, blocks, compiled, inlined, kernel
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.streams import GOLDEN, mix, uniform
+from hitmac.envs.base.threads import blocks
 
 _LENGTHS = np.uint64(1 << 32)  # first draw of the moves' lengths in the stream of a future
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)

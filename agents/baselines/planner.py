@@ -16,15 +16,15 @@ from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.features import EQUAL, update
 from hitmac.agents.tracking.sight import Sight
 from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
-from hitmac.envs.kernels.nearest import make_cells
-from hitmac.envs.kernels.physics import KEEP, NARROWER, WIDER
-from hitmac.envs.kernels.rails import STAND, limits_of, make_rails
-from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, cores
-from hitmac.envs.kernels.values import make_values
+from hitmac.envs.base.nearest import make_cells
+from hitmac.envs.base.streams import stream_keys
+from hitmac.envs.base.threads import Threads, cores
+from hitmac.envs.parts.lenses import KEEP, NARROWER, WIDER
+from hitmac.envs.parts.rails import STAND, make_rails
+from hitmac.envs.parts.sensors import limits_of
+from hitmac.envs.parts.values import make_values
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
-from hitmac.envs.validation import NotNegative, Range, convert, over, whole_number
+from hitmac.envs.validation import NotNegative, Range, convert, over, positive, whole_number
 
 
 class PlanningPolicy(RulePolicy):

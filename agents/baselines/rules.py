@@ -21,8 +21,8 @@ from hitmac.agents.policy import (
     is_large,
     padded_actions,
 )
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.streams import stream_integers, stream_keys
+from hitmac.envs.base.streams import stream_integers, stream_keys
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
@@ -48,7 +48,7 @@ def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | No
 class BatchRandom(NamedTuple):
     """Random integers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
 
-    The k-th number of a row depends only on the row's seed and k (see :mod:`hitmac.envs.kernels.streams`).
+    The k-th number of a row depends only on the row's seed and k (see :mod:`hitmac.envs.base.streams`).
     """
 
     keys: np.ndarray  # (B,) uint64, the streams

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.knowledge import popcount
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
+from hitmac.envs.base.compile import compiled, inlined, kernel
+from hitmac.envs.base.threads import blocks
+from hitmac.envs.parts.knowledge import popcount
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 
 CHUNK = 16  # entries or headings per iteration of a vectorised loop: 32-bit numbers in the widest registers
 

@@ -12,13 +12,13 @@ import numpy as np
 from hitmac.agents.baselines.futures import Horizon, close, put, row_of
 from hitmac.agents.baselines.search import CHUNK, bits_of
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, degrees, is_clear
-from hitmac.envs.kernels.knowledge import popcount
-from hitmac.envs.kernels.nearest import box_of, sort_into_cells
-from hitmac.envs.kernels.physics import NARROWER, WIDER
-from hitmac.envs.kernels.rails import BACK, FORWARD, STAND, gone_along, rail_of, way_between
-from hitmac.envs.kernels.state import Cells, Rails, Values
-from hitmac.envs.kernels.threads import allocating, blocks, compiled, inlined, kernel
-from hitmac.envs.kernels.values import value_of
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.nearest import Cells, box_of, sort_into_cells
+from hitmac.envs.base.threads import blocks
+from hitmac.envs.parts.knowledge import popcount
+from hitmac.envs.parts.lenses import NARROWER, WIDER
+from hitmac.envs.parts.rails import BACK, FORWARD, STAND, Rails, gone_along, rail_of, way_between
+from hitmac.envs.parts.values import Values, value_of
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 

@@ -16,13 +16,14 @@ import numpy as np
 from hitmac.agents.baselines.exact import choose, undominated
 from hitmac.agents.baselines.search import add_seen, shares_of
 from hitmac.agents.evaluate.statistics import ratio
-from hitmac.envs.kernels.formulas import wrapped
-from hitmac.envs.kernels.knowledge import popcount
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
-from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.formulas import wrapped
+from hitmac.envs.base.state import X, Y
+from hitmac.envs.base.threads import Threads, blocks, cores
+from hitmac.envs.parts.knowledge import popcount
+from hitmac.envs.parts.rails import gone_along, make_rails, point_on, rail_of
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY, limits_of, turns_to_limits
+from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 

@@ -19,11 +19,12 @@ from hitmac.agents.names import load_agent, load_executor
 from hitmac.agents.policy import Policy, RuleAgent, digest, has_learned, one_thread_each, pair_of, started
 from hitmac.agents.registry import Agent
 from hitmac.envs.files import write_text
-from hitmac.envs.recordings import shortest_recording
+from hitmac.envs.parts.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import Simulator, positive
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_sensors
+from hitmac.envs.validation import positive
 
 SCENES_AT_ONCE = 256
 MOMENTS = 101

@@ -16,7 +16,8 @@ from hitmac.agents.evaluate.tables import title
 from hitmac.agents.names import load_opponent
 from hitmac.agents.policy import one_thread_each
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import Simulator, positive
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.validation import positive
 
 MEASURES = {"transport": "targets", "coverage": "sensors"}
 """Measures of a match, and the team that wants more of it."""

@@ -11,7 +11,7 @@ import numpy as np
 from hitmac.agents.evaluate.statistics import mean_of, ratio
 from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.envs.deployment import observe
-from hitmac.envs.recordings import read_recording
+from hitmac.envs.parts.recordings import read_recording
 from hitmac.envs.scenario import Scenario, from_portable
 
 FORMAT, VERSION = "hitmac-run", 1

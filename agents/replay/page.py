@@ -25,8 +25,8 @@ from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.files import check_ending, read_text, write_text
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.envs.validation import positive
 
 SCRIPTS = ("series.js", "scene.js", "strip.js", "curves.js", "player.js")
 """Parts of the page's script, in order of use."""

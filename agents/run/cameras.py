@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from hitmac.envs.kernels.rails import limits_of
+from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 

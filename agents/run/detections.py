@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from hitmac.agents.run.log import Faults
-from hitmac.envs.kernels.rails import limits_of, within
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.parts.detections import DetectionObserver
+from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import is_among, is_whole, shortly

@@ -21,7 +21,7 @@ import numpy as np
 from hitmac.agents.run.cameras import Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
-from hitmac.envs.kernels.rails import limits_of
+from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over, shortly
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hitmac.agents.evaluate.figures import new_figure, write_figure
 from hitmac.envs.deployment import observe
-from hitmac.envs.recordings import GAP, columns_of, read_rows
+from hitmac.envs.parts.recordings import GAP, columns_of, read_rows
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -48,7 +48,7 @@ class Recorded(NamedTuple):
 
 
 def read_recorded(path: str, columns: str = "") -> Recorded:
-    """Read a file of recorded positions as it is, see :func:`hitmac.envs.recordings.read_rows`."""
+    """Read a file of recorded positions as it is, see :func:`hitmac.envs.parts.recordings.read_rows`."""
     rows = read_rows(path, columns_of(columns) or {})
     flat = np.array([(k, time, *at) for k, track in enumerate(rows.values()) for time, at in sorted(track.items())])
     flat = flat.reshape(-1, 4)

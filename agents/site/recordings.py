@@ -12,7 +12,7 @@ import numpy as np
 
 from hitmac.agents.site.plan import number, reading
 from hitmac.envs.files import read_text, whole_file
-from hitmac.envs.recordings import columns_of, read_rows
+from hitmac.envs.parts.recordings import columns_of, read_rows
 
 Row = tuple[float, str, float, float]
 """Time in seconds, id, and position: in pixels, in shares of the picture, or in the coordinates of the plan."""

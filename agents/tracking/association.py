@@ -12,8 +12,9 @@ from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_u
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.agents.tracking.track_states import LOST, TURNING
 from hitmac.agents.tracking.walk_model import X, Y
-from hitmac.envs.kernels.streams import draw_uniform
-from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.base.compile import allocating, inlined, kernel
+from hitmac.envs.base.streams import draw_uniform
+from hitmac.envs.base.threads import blocks
 
 LEAST, _MOST = 0.01, 0.999  # existence of a track
 _BIRTH = 0.02  # least existence of a new track

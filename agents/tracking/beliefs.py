@@ -19,11 +19,12 @@ from hitmac.agents.tracking.particles import Belief
 from hitmac.agents.tracking.recorded import NewPieces
 from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, watch_from
 from hitmac.agents.tracking.walk_model import WalkModel, rows_of, walk_model
-from hitmac.envs.kernels.nearest import make_cells
-from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
+from hitmac.envs.base.compile import inlined, kernel
+from hitmac.envs.base.nearest import make_cells
+from hitmac.envs.base.streams import stream_keys
+from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
+from hitmac.envs.validation import positive
 
 _FORGOTTEN = 1000.0  # sub-steps; older reports are ignored
 _LEAST = 1e-3  # weight of the particles of a target that may be present

@@ -6,10 +6,10 @@ import numpy as np
 
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, NOISE_X, NOISE_Y, SEEN, SPEED, X, Y
-from hitmac.envs.kernels.duel import slide
-from hitmac.envs.kernels.duel_rules import NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK
-from hitmac.envs.kernels.streams import uniform
-from hitmac.envs.kernels.threads import allocating, inlined
+from hitmac.envs.base.compile import allocating, inlined
+from hitmac.envs.base.streams import uniform
+from hitmac.envs.parts.cargo import slide
+from hitmac.envs.parts.game import NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK
 
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 _NOISE = 0.5  # largest one of a target that carries loads, in each axis, in steps

@@ -7,7 +7,7 @@ import numpy as np
 
 from hitmac.agents.tracking.tracks import check_detections
 from hitmac.envs.deployment import sensor_rows
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Positive, as_array, convert, whole_number
 
@@ -111,8 +111,8 @@ class DetectionFeed:
 
         Returns:
             ``detections`` (1, n, d, 5), ``mask`` (1, n, d) and ``sensors`` as those of
-            :class:`~hitmac.envs.observation.DetectionObserver`, where d is larger if a scan has more detections, and
-            ``looked`` (1, n) bool, the sensors that work and have a new scan.
+            :class:`~hitmac.envs.parts.detections.DetectionObserver`, where d is larger if a scan has more detections,
+            and ``looked`` (1, n) bool, the sensors that work and have a new scan.
 
         Raises:
             TypeError: a time that is not a finite number.

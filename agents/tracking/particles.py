@@ -12,11 +12,12 @@ from hitmac.agents.tracking import walk_model
 from hitmac.agents.tracking.carriers import begin_carrying, carry, pin_carrier
 from hitmac.agents.tracking.sight import NO_CELLS, VIEW_X, VIEW_Y, Sight, chance_of_none, watch_from
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, GOALS, MODELS, MOVES, RANDOM, SPEED, STEP, X, Y
-from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, compiled, cores, inlined, kernel
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.streams import draw_uniform, stream_keys, uniform
+from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import positive, scene_seeds
-from hitmac.envs.validation import Choice, NotNegative, convert
+from hitmac.envs.simulator import scene_seeds
+from hitmac.envs.validation import Choice, NotNegative, convert, positive
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,

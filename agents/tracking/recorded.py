@@ -13,9 +13,9 @@ from scipy.spatial import cKDTree
 from hitmac.agents.tracking.particles import add_errors
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, PLACE, SPEED, STEP, X, Y
-from hitmac.envs.kernels.streams import draw_uniform
-from hitmac.envs.kernels.threads import allocating, inlined
-from hitmac.envs.recordings import recordings
+from hitmac.envs.base.compile import allocating, inlined
+from hitmac.envs.base.streams import draw_uniform
+from hitmac.envs.parts.recordings import recordings
 from hitmac.envs.scenario import Scenario
 
 NEAREST = 32  # places of a target's particles
@@ -49,7 +49,7 @@ def no_pieces() -> Pieces:
 
 
 def read_pieces(scenario: Scenario) -> Pieces:
-    """Return the places in the tracks of a scenario's files; see :func:`hitmac.envs.recordings.read_recording`."""
+    """Return the places in a scenario's tracks; see :func:`~hitmac.envs.parts.recordings.read_recording`."""
     parts, arrivals, number, length = [], [], 0, 0
     for recording in recordings(scenario, scenario.past_tracks or scenario.tracks):
         length += recording.length

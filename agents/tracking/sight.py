@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.nearest import box_of, sort_into_cells
-from hitmac.envs.kernels.rails import point_on
-from hitmac.envs.kernels.state import Cells, Rails
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.base.compile import allocating, inlined, kernel
+from hitmac.envs.base.nearest import Cells, box_of, sort_into_cells
+from hitmac.envs.base.threads import Threads, blocks, cores
+from hitmac.envs.parts.rails import Rails, point_on
 from hitmac.envs.scenario import Scenario
 
 # A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.

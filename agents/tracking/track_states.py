@@ -8,7 +8,7 @@ import numpy as np
 from hitmac.agents.tracking.particles import Course, aim_ahead, to_border
 from hitmac.agents.tracking.recorded import Pieces
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, GOALS, MOVES, RANDOM, SPEED, STEP, WalkModel, X, Y
-from hitmac.envs.kernels.threads import allocating, inlined
+from hitmac.envs.base.compile import allocating, inlined
 from hitmac.envs.scenario import Scenario
 
 QUIET, TURNING = range(2)

@@ -18,7 +18,7 @@ from hitmac.agents.tracking.recorded import NewPieces
 from hitmac.agents.tracking.sight import certain_view
 from hitmac.agents.tracking.track_states import LOST, make_model
 from hitmac.agents.tracking.walk_model import walk_model
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.scenario import Scenario
 
 COLUMNS = ("x", "y", "sin", "cos", "half_view", "range", "along", "rate", "pending")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.scenario import Scenario
 
 # Rows of a particle: position, aim, and speed. The aim is the goal or the warehouse of a particle that walks to one,
@@ -58,7 +58,7 @@ class WalkModel(NamedTuple):
 
 
 def walk_model(scenario: Scenario, model: int | None = None) -> WalkModel:
-    """Return the `model` of a scenario's walk; None: of its `motion` in :data:`hitmac.envs.kernels.walks.WALKS`.
+    """Return the `model` of a scenario's walk; None: of its `motion` in :data:`hitmac.envs.parts.walks.WALKS`.
 
     Targets that carry loads and whose positions have errors keep a constant velocity, since their noise is not known.
     """

@@ -26,10 +26,11 @@ from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.envs import validation
+from hitmac.envs.deployment import KNOWLEDGE
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
-from hitmac.envs.scenario import KNOWLEDGE, Scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
 from hitmac.envs.tasks.base import Decision, Idle
 from hitmac.envs.tasks.coverage import REWARDS

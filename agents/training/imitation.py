@@ -18,7 +18,8 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
 from hitmac.envs.kernels.entities import MOVES
-from hitmac.envs.observation import DetectionObserver, Observer
+from hitmac.envs.observation import Observer
+from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder

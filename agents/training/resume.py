@@ -30,7 +30,7 @@ from hitmac.agents.training import config
 from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Options, flag
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
-from hitmac.envs.recordings import make_recordings
+from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
 from hitmac.envs.validation import collect, in_short, raise_together

@@ -24,7 +24,7 @@ from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
 from hitmac.agents.training.resume import locked, open_run, resolve, saved_progress, state_file
 from hitmac.agents.training.train import stop_on_signal, train
-from hitmac.envs.kernels.threads import cores
+from hitmac.envs.base.threads import cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
 from hitmac.signals import PARENT

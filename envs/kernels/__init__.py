@@ -1,1 +1,1 @@
-"""Compiled kernels on the state of a batch of scenes, with the scenes along the last axis."""
+"""Kernels that the simulator, the observers and the tasks call. Compiled by numba."""

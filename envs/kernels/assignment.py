@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import physics
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.formulas import wrapped
-from hitmac.envs.kernels.knowledge import place_of
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY, has_turned
-from hitmac.envs.kernels.state import KernelState, X, Y
-from hitmac.envs.kernels.streams import draw_integer, draw_uniform
-from hitmac.envs.kernels.threads import inlined, kernel, runs
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import inlined, kernel
+from hitmac.envs.base.formulas import wrapped
+from hitmac.envs.base.state import KernelState, X, Y
+from hitmac.envs.base.streams import draw_integer, draw_uniform
+from hitmac.envs.base.threads import runs
+from hitmac.envs.kernels import step
+from hitmac.envs.parts.knowledge import place_of
+from hitmac.envs.parts.motors import has_turned
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 
 
 @inlined
@@ -137,9 +139,9 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
     state = KernelState(*rows)
     p = state.parameters[0]
     for first, last in runs(chosen, share):
-        physics.extra_moves(state, p, state.no_game, first, last)
-        physics.about_to_move(state, first, last)
-        physics.advance(state, p, action, None, first, last)
+        step.extra_moves(state, p, state.no_game, first, last)
+        step.about_to_move(state, first, last)
+        step.advance(state, p, action, None, first, last)
         for b in range(first, last):
             executor_rewards(state, state.poses, state.motors, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
@@ -151,7 +153,7 @@ def extra_moves(rows, chosen, share):
     """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
     state = KernelState(*rows)
     for first, last in runs(chosen, share):
-        physics.extra_moves(state, state.parameters[0], first, last)
+        step.extra_moves(state, state.parameters[0], state.no_game, first, last)
 
 
 @kernel
@@ -167,8 +169,8 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
     for first, last in runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
-                physics.extra_moves(state, p, state.no_game, first, last)
-            physics.about_to_move(state, first, last)
+                step.extra_moves(state, p, state.no_game, first, last)
+            step.about_to_move(state, first, last)
             for b in range(first, last):
                 if decision.scripted:
                     turn_to_mean(state, state.knowledge, b, assigned, action)
@@ -178,7 +180,7 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
                         idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
                     if idle:
                         action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
-            physics.advance(state, p, action, None, first, last)
+            step.advance(state, p, action, None, first, last)
             for b in range(first, last):
                 seen = False
                 for i in range(n):

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.duel import end_of_step, sector_of
-from hitmac.envs.kernels.formulas import disc_blocks
-from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.sight import disc_at
-from hitmac.envs.kernels.state import KernelState, X, Y
-from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import compiled, inlined, kernel
+from hitmac.envs.base.formulas import disc_blocks
+from hitmac.envs.base.state import KernelState, X, Y
+from hitmac.envs.base.threads import blocks
+from hitmac.envs.parts.cargo import end_of_step, sector_of
+from hitmac.envs.parts.knowledge import place_of, row_of
+from hitmac.envs.parts.obstacles import disc_at
 
 _ANGLES = np.radians(np.arange(0.0, 360.0, 22.5))
 MOVES = np.vstack([np.zeros((1, 2)), np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], -1)])

@@ -5,16 +5,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import compiled, inlined, kernel
+from hitmac.envs.base.formulas import disc_blocks, scales_of, unit, wall_blocks, write_feature
+from hitmac.envs.base.nearest import BINS, Cells, Circle, Places, choose_nearest, search, sort_places, write_sorted
+from hitmac.envs.base.state import KernelState, X, Y
+from hitmac.envs.base.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
+from hitmac.envs.base.threads import SCENES_PER_RUN, blocks
 from hitmac.envs.features import Pair
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.formulas import disc_blocks, scales_of, unit, wall_blocks, write_feature
-from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.nearest import BINS, Circle, choose_nearest, search, sort_places, write_sorted
-from hitmac.envs.kernels.sight import disc_at, is_clear, widest_disc
-from hitmac.envs.kernels.state import Cells, KernelState, Places, X, Y
-from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
-from hitmac.envs.kernels.threads import SCENES_PER_RUN, blocks, compiled, inlined, kernel
-from hitmac.envs.kernels.values import value_of
+from hitmac.envs.parts.knowledge import place_of, row_of
+from hitmac.envs.parts.obstacles import disc_at, is_clear, widest_disc
+from hitmac.envs.parts.values import value_of
 
 
 @inlined
@@ -166,7 +167,7 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
 
 
 class Index(NamedTuple):
-    """Targets and sensors by place, for one observation; see :class:`hitmac.envs.kernels.state.Grid`."""
+    """Targets and sensors by place, for one observation; see :class:`hitmac.envs.base.nearest.Grid`."""
 
     cells: Cells
     targets: Places

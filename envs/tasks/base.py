@@ -13,10 +13,10 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac import find_player
-from hitmac.envs.duel import RulePlayer
 from hitmac.envs.entities import EntityObserver
-from hitmac.envs.kernels.duel_rules import RULES
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, DetectionObserver, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
+from hitmac.envs.parts.detections import DetectionObserver
+from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
@@ -113,7 +113,7 @@ class Task:
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features, nearest, radius, neighbours, discs: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
             function that returns the observer of a scenario, with the same interface; None: the default features, or
-            in a scenario without identities :class:`~hitmac.envs.observation.DetectionObserver`.
+            in a scenario without identities :class:`~hitmac.envs.parts.detections.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
             ``"heuristic"``; the name of another player, see :func:`hitmac.agents.load_opponent`; or an object whose

@@ -80,7 +80,7 @@ class CoverageTask(Task):
     ## Detections without names
 
     With `identities` false in the scenario the observation has the detections of each sensor in place of pairs, see
-    :class:`~hitmac.envs.observation.DetectionObserver`, unless `features` is a function that makes an observer.
+    :class:`~hitmac.envs.parts.detections.DetectionObserver`, unless `features` is a function that makes an observer.
 
     ## Reward
 

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
-from hitmac.envs.kernels.physics import STAY
 from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.parts.sensors import STAY
 from hitmac.envs.tasks import base
 from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Features, Task, TaskSpec, unflatten_sensors
 from hitmac.envs.validation import Choice, Count, Fraction, NotNegative

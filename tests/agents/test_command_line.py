@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hitmac.agents.command_line import _command, _commit, parse, provenance
-from hitmac.envs.kernels.threads import cores
+from hitmac.envs.base.threads import cores
 
 
 @dataclass(frozen=True)

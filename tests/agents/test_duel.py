@@ -17,7 +17,7 @@ from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.agents.names import POPULATION, load_agent, load_opponent, members_of
 from hitmac.agents.registry import Agent
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.tasks import CoverageTask, TransportTask
 from hitmac.envs.tasks.base import flatten_sensors
 from tests.agents.untrained import untrained

@@ -14,7 +14,7 @@ from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.training.config import JOBS, given_options
 from hitmac.agents.training.resume import open_run, resolve
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.recordings import make_recordings, most_at_once, read_recording, recordings
+from hitmac.envs.parts.recordings import make_recordings, most_at_once, read_recording, recordings
 from hitmac.envs.render import Picture, save_pictures, save_png
 from hitmac.envs.tasks import CoverageTask
 from tests.agents.untrained import untrained

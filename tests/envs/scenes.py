@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from hitmac.envs import Scenario
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.parts.walks import WALKS
 
 UNNAMED = Scenario(
     name="unnamed", identities=False, knowledge="shared", position_noise=(20, 5), missed_detections=(0.1, 0.4),

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import hitmac
 from hitmac.envs import FEATURES, Memory, Scenario, Simulator, observe
 from hitmac.envs import deployment as measured
-from hitmac.envs.observation import DetectionObserver, Observer
+from hitmac.envs.observation import Observer
+from hitmac.envs.parts.detections import DetectionObserver
 from tests.envs.scenes import MOTORS, scenarios
 
 ALL = tuple(FEATURES)

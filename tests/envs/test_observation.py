@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hitmac.envs import FEATURES, TASKS, Scenario, Simulator
-from hitmac.envs.observation import DetectionObserver, Observer
+from hitmac.envs.observation import Observer
+from hitmac.envs.parts.detections import DetectionObserver
 from tests.envs.scenes import UNNAMED
 
 

@@ -9,7 +9,7 @@ from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.learner import make_environments
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.recordings import read_recording, shortest_recording
+from hitmac.envs.parts.recordings import read_recording, shortest_recording
 from hitmac.envs.tasks import CoverageTask
 
 STILL = np.zeros((1, 2), np.int64)

@@ -11,7 +11,7 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.search import search_all
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.kernels import physics
+from hitmac.envs.kernels.step import sub_step
 from hitmac.envs.observation import Observer
 from tests.envs.kernels.test_knowledge import HARD
 from tests.envs.kernels.test_rails import SITE
@@ -107,7 +107,7 @@ def test_arrays_of_any_form_use_the_same_kernels():
         observed = Observer(scenes.scenario, planner.features).observe(scenes)
         scenes.step(form(actions), form(mask))
         decided = planner.predict({name: form(array) for name, array in observed.items()})[0]
-        compiled = len(physics.sub_step.signatures), len(search_all.signatures)
+        compiled = len(sub_step.signatures), len(search_all.signatures)
         results.append((decided, scenes.state.target_position, compiled))
     np.testing.assert_equal(results, results[:1] * len(results))
 

@@ -8,7 +8,7 @@ import pytest
 from hitmac.agents.baselines import evader
 from hitmac.agents.baselines.evader import MOVES, EvaderAgent
 from hitmac.envs import Simulator
-from hitmac.envs.kernels.threads import kernel
+from hitmac.envs.base.compile import kernel
 
 SCENE = "mate-4v8-9"
 START = np.array([True])

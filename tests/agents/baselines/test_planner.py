@@ -10,8 +10,8 @@ from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
 from hitmac.agents.policy import padded_actions
 from hitmac.agents.tracking.walk_model import SEEN
 from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.deployment import KNOWLEDGE
 from hitmac.envs.observation import Observer
-from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 from tests.agents.play import coverage, first_actions, play

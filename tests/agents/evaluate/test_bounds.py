@@ -11,8 +11,8 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import bounds
 from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
 from hitmac.envs import Scenario
-from hitmac.envs.kernels.threads import ALONE
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.base.threads import ALONE
+from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import scenarios

@@ -10,7 +10,7 @@ from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.cross import MEASURES, cross_table, evaluate_cross, play_match
 from hitmac.agents.evaluate.statistics import summary
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.duel import RulePlayer
+from hitmac.envs.parts.game import RulePlayer
 
 
 def made(rows, columns, episodes=4):

@@ -9,7 +9,7 @@ import pytest
 
 from hitmac.agents.site import recordings
 from hitmac.agents.site.recordings import read_csv, read_frigate, read_mot, read_sumo, write_recorded
-from hitmac.envs.recordings import read_recording
+from hitmac.envs.parts.recordings import read_recording
 
 MOT = """1,7,100,200,40,100,1,-1,-1,-1
 26,7,110.5,200,40,100,0.9,-1,-1,-1

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from hitmac.agents.tracking.association import assign
-from hitmac.envs.kernels.threads import kernel
+from hitmac.envs.base.compile import kernel
 
 
 @kernel

@@ -9,7 +9,7 @@ from hitmac.agents import load_agent
 from hitmac.agents.tracking import DetectionFeed, Tracks
 from hitmac.agents.tracking.features import update
 from hitmac.envs import Simulator
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.parts.detections import DetectionObserver
 from tests.agents.tracking.test_tracks import EAST, HALL, OFF, WEST, found
 
 PLACES, HEADINGS = [(-900.0, 0.0), (900.0, 0.0)], [0.0, 180.0]

@@ -10,7 +10,7 @@ from hitmac.agents.tracking.carriers import _step_round, has_bounty
 from hitmac.agents.tracking.sight import NO_CELLS, Watch
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CARRY, MODELS, SPEED
 from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.kernels.walks import WALKS, Walk
+from hitmac.envs.parts.walks import WALKS, Walk
 
 ROOM = Scenario(
     num_sensors=1, num_targets=1, arena=100, sensing_range=80, sensor_areas=[(0, 0, 0, 0)], walk="random",

@@ -6,8 +6,8 @@ import pytest
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.kernels.threads import Threads
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.base.threads import Threads
+from hitmac.envs.parts.detections import DetectionObserver
 
 HALL = Scenario(
     num_sensors=2, num_targets=3, arena=1000, knowledge="shared", identities=False, position_noise=5.0,

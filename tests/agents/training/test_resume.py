@@ -23,7 +23,7 @@ from hitmac.agents.training.config import JOBS, CoverageOptions, completed
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, locked, open_run, save_training, saved_progress
 from hitmac.envs import load_scenario
-from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.base.streams import stream_keys
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
 
 ROOT = Path(__file__).parents[3]

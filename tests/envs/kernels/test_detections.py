@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.observation import DetectionObserver
+from hitmac.envs.parts.detections import DetectionObserver
 from tests.envs.scenes import MOTORS, scenarios
 
 ONE = Scenario(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.kernels.duel import slide
+from hitmac.envs.parts.cargo import slide
 
 GAME = load_scenario("mate-4v8-9")
 PLACE, STEP = st.floats(-150, 150), st.floats(-20, 20)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import Simulator
-from hitmac.envs.duel import RulePlayer
-from hitmac.envs.kernels.duel_rules import HEADINGS, RULES, VIEWS
+from hitmac.envs.parts.game import HEADINGS, RULES, VIEWS, RulePlayer
 
 SCENES = 60
 EVERY_RULE = [(team, rule) for team in RULES for rule in RULES[team]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.kernels.episode import PLACEMENTS
+from hitmac.envs.parts.sensors import PLACEMENTS
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import assert_documented
 

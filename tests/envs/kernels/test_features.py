@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.observation import DetectionObserver, Observer
+from hitmac.envs.observation import Observer
+from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.tasks import TASKS, CoordinatorTask
 from tests.envs.scenes import scenarios
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.envs import FEATURES, Scenario, Simulator, load_scenario
+from hitmac.envs.deployment import KNOWLEDGE
 from hitmac.envs.observation import Observer
-from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import CoordinatorTask
 from tests.envs.scenes import scenarios
 

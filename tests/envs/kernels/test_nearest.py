@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import FEATURES, Scenario, Simulator, allocation, load_scenario
-from hitmac.envs.kernels.nearest import make_cells, sort_walls
+from hitmac.envs.base.nearest import make_cells, sort_walls
 from hitmac.envs.observation import Observer
 from tests.envs.kernels.neighbourhoods import nearest_of
 

@@ -7,8 +7,9 @@ import pytest
 
 from hitmac import envs
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.kernels.rails import limits_of, make_rails, outside, point_on, within
 from hitmac.envs.observation import Observer
+from hitmac.envs.parts.rails import make_rails, point_on
+from hitmac.envs.parts.sensors import limits_of, outside, within
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 
 COURTS = "courts_trajectories.npz"

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from hitmac.envs.kernels.streams import integer, stream_keys, uniform, word
+from hitmac.envs.base.streams import integer, stream_keys, uniform, word
 
 
 def test_words_are_those_of_splitmix64():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.kernels.streets import make_streets
+from hitmac.envs.parts.streets import make_streets
 
 SMALL = load_scenario("city-12x30").replace(leave_rate=0.05, return_rate=0.3, extra_move_every=3, speed_noise=0.2)
 

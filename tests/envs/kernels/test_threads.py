@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from hitmac.envs.kernels import threads
-from hitmac.envs.kernels.threads import Share, Threads, blocks, compiled, kernel, one_of
+from hitmac.envs.base import threads
+from hitmac.envs.base.compile import compiled, kernel, one_of
+from hitmac.envs.base.threads import Share, Threads, blocks
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,7 +34,7 @@ print(sum(double.stats.cache_hits.values()), sum(double.stats.cache_misses.value
 """
 KERNEL = """
 from parts_of_mine import twice
-from hitmac.envs.kernels.threads import kernel
+from hitmac.envs.base.compile import kernel
 
 @kernel
 def double(numbers, share):
@@ -41,7 +42,7 @@ def double(numbers, share):
         numbers[k] = twice(numbers[k])
 """
 PARTS = """
-from hitmac.envs.kernels.threads import compiled
+from hitmac.envs.base.compile import compiled
 
 @compiled
 def twice(number):
@@ -189,7 +190,7 @@ IN_FORKS = """
 import multiprocessing, threading
 import numpy as np
 from hitmac.envs import Simulator
-from hitmac.envs.kernels import threads
+from hitmac.envs.base import threads
 
 threads.cores = lambda: 3
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.parts.walks import WALKS
 from tests.envs.scenes import assert_documented
 
 

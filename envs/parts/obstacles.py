@@ -1,16 +1,67 @@
-"""Visibility of targets to sensors. Compiled by numba.
+"""Obstacles, and what the sensors see past them. Compiled by numba.
 
 In small scenes every sensor looks at every target, in many scenes at a time. In large scenes, whose state has a grid, a
 sensor looks only at the cells within its range.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.formulas import disc_blocks, in_view, wall_blocks
-from hitmac.envs.kernels.nearest import box_of, sort_places
-from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.threads import compiled, inlined
+import numpy as np
+
+from hitmac.envs import validation
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import compiled, inlined
+from hitmac.envs.base.formulas import disc_blocks, in_view, wall_blocks
+from hitmac.envs.base.nearest import box_of, sort_places
+from hitmac.envs.base.state import X, Y
+from hitmac.envs.base.streams import MOST_DRAWS, draw_between
+from hitmac.envs.deployment import walls_of
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Area, Disc, Wall, scaled
+from hitmac.envs.validation import Natural, over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of the obstacles."""
+
+    discs: tuple[Disc, ...] = ()
+    """(x, y, radius) of round obstacles, which block the view and not the targets."""
+    random_discs: Natural = 0
+    """Number of further discs at random positions, drawn for every episode, none over a sensor; fewer if space is
+    short."""
+    disc_radius: Annotated[tuple[float, ...], over(0)] = scaled((25.0, 100.0))
+    """Lowest and highest radius of random discs, at most half the arena's shorter side."""
+    disc_areas: tuple[Area, ...] = ()
+    """(x low, x high, y low, y high) of the areas of random discs, with warehouses, dealt out as sensor_areas; empty:
+    the arena."""
+
+    def _rules_of_discs(self: Any) -> validation.Rules:
+        small, large, most = min(self.disc_radius, default=0), max(self.disc_radius, default=0), min(self.extent)
+        yield "discs", all(radius > 0 for *_, radius in self.discs), "[x, y, radius] with a radius over 0"
+        yield "disc_radius", self.disc_radius == (small, large), "the lowest and the highest radius"
+        if self.random_discs:
+            free = self.num_sensors * large**2 <= self._room
+            yield "disc_radius", large <= most, f"at most the arena ({most:g})"
+            yield "disc_radius", free, "smaller, since no disc may cover any sensor"
+        yield "disc_areas", self.warehouses or not self.disc_areas, "empty without warehouses"
+        fits = all(map(self._holds_area, self.disc_areas))
+        yield "disc_areas", fits, f"[x low, x high, y low, y high] {self._inside}"
+
+    walls: tuple[Wall, ...] = ()
+    """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
+
+    @property
+    def all_walls(self: Any) -> np.ndarray:
+        """(w, 4) x1, y1, x2, y2 of `walls`, and of the sides of `blocks`."""
+        return walls_of(self.walls, self.extent, self.blocks, self.street_width)
+
+    @property
+    def has_obstacles(self: Any) -> bool:
+        """True with walls, blocks or discs."""
+        return bool(self.walls or self.blocks or self.discs or self.random_discs)
 
 
 @inlined
@@ -82,7 +133,7 @@ def widest_disc(disc, b):
 def is_clear(disc, walls, grid, b, widest, x, y, dx, dy):
     """Return True if no disc, of a radius up to `widest`, and no wall blocks the view from (x, y) to (dx, dy) from it.
 
-    `grid` has the cells, discs and walls of a :class:`~hitmac.envs.kernels.state.Grid`.
+    `grid` has the cells, discs and walls of a :class:`~hitmac.envs.base.nearest.Grid`.
     """
     low_x, high_x, low_y, high_y = x + min(dx, 0.0), x + max(dx, 0.0), y + min(dy, 0.0), y + max(dy, 0.0)
     columns = grid.cells.columns
@@ -179,3 +230,26 @@ def see(state, grid, first, last):
             count_covered(state, grid, b)
     else:
         _see_all(state, first, last)
+
+
+@inlined
+def place_discs(state, p, b):
+    """Place the random discs of scene b inside the arena and over no sensor.
+
+    A disc for which no such place is found gets the radius 0, so that it blocks no view.
+    """
+    for k in range(p.fixed_discs, state.disc.shape[0]):
+        free, draws = False, 0
+        while not free and draws < MOST_DRAWS:
+            draws += 1
+            radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
+            x = draw_between(state.stream, b, radius - p.half_width, p.half_width - radius, False)
+            y = draw_between(state.stream, b, radius - p.half_height, p.half_height - radius, False)
+            free = True
+            for i in range(state.sensor.shape[0]):
+                dx = x - state.sensor[i, X, b]
+                dy = y - state.sensor[i, Y, b]
+                free = free and dx * dx + dy * dy > radius * radius
+            state.disc[k, X, b] = x
+            state.disc[k, Y, b] = y
+            state.disc[k, at.RADIUS, b] = radius if free else 0.0

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y
-from hitmac.envs.kernels.threads import compiled, inlined
+from hitmac.envs.base.compile import compiled, inlined
+from hitmac.envs.base.state import X, Y
 
 PER_CELL = 2.0
 """Average number of things in a cell."""
@@ -19,6 +19,44 @@ SEEN_LISTED = 32
 
 PAD = 1e-9
 """Margin of searches, as a share of the arena, far above rounding errors."""
+
+
+class Cells(NamedTuple):
+    """Division of the arena into equal cells, row by row."""
+
+    columns: int
+    rows: int
+    width: float  # of a cell
+    height: float
+    per_x: float  # 1 / width
+    per_y: float
+    half_width: float
+    half_height: float
+
+
+class Places(NamedTuple):
+    """Things sorted by cell: those of cell c are ``start[b, c]`` to ``start[b, c + 1] - 1``."""
+
+    start: np.ndarray  # (B, C + 2) int32
+    number: np.ndarray  # (B, count) int32, ascending in a cell
+    x: np.ndarray  # (B, count)
+    y: np.ndarray  # (B, count)
+
+
+class Grid(NamedTuple):
+    """Index of a large scene by place, so that sensors look only nearby.
+
+    The targets that each sensor sees are listed up to S; of more, only the number is stored.
+    """
+
+    cells: Cells
+    targets: Places  # present targets
+    discs: Places  # by centre
+    wall_start: np.ndarray  # (C + 1,) int32; walls lie in every cell that their bounding box touches
+    wall: np.ndarray  # (w',) int32
+    seen: np.ndarray  # (B, n, S) int32
+    num_seen: np.ndarray  # (B, n) int32
+    seer: np.ndarray  # (B, m) int32: first sensor that sees the target; -1: none
 
 
 def make_cells(scenario: Any, things: int) -> Cells:
@@ -57,7 +95,7 @@ def sort_into_cells(cells, things, present, b, start, order, x, y):
     """Sort the present things of scene b by cell, and by number within a cell.
 
     `things` (count, rows, B) begin with the rows x and y; `present` (count, B) is None for all. `start` (C + 2,),
-    `order`, `x` and `y` are the outputs, as in :class:`~hitmac.envs.kernels.state.Places`.
+    `order`, `x` and `y` are the outputs, as in :class:`~hitmac.envs.base.nearest.Places`.
     """
     for c in range(start.shape[0]):
         start[c] = 0

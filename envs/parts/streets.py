@@ -1,13 +1,49 @@
 """Streets of a city, with sensors at their crossings and targets that walk along them. Compiled by numba."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, Streets, X, Y
-from hitmac.envs.kernels.streams import draw_uniform
-from hitmac.envs.kernels.threads import compiled, inlined
+from hitmac.envs import validation
+from hitmac.envs.base.compile import compiled, inlined
+from hitmac.envs.base.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, X, Y
+from hitmac.envs.base.streams import draw_uniform
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import scaled
+from hitmac.envs.validation import Positive, Range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of a city."""
+
+    blocks: Annotated[tuple[int, ...], Range(1, 10_000)] = ()
+    """[rows, columns] of the blocks of a city, whose sides are further walls; the streets between and around them cross
+    at (rows + 1) * (columns + 1) places; empty: no city."""
+    street_width: Positive = scaled(50.0)
+    """Width of the streets between blocks."""
+
+    def _rules_of_streets(self: Any) -> validation.Rules:
+        n, (width, height) = self.num_sensors, self.extent
+        yield "walk", self.walk != "streets" or self.blocks, "streets only with blocks"
+        yield "placement", self.placement != "crossings" or self.blocks, "crossings only with blocks"
+        yield "blocks", len(self.blocks) in (0, 2), "empty, or [rows, columns]"
+        if len(self.blocks) == 2:
+            rows, columns = self.blocks
+            most = min(2 * width / (columns + 1), 2 * height / (rows + 1))
+            fits = self.placement != "crossings" or (rows + 1) * (columns + 1) >= n
+            yield "street_width", self.street_width < most, f"under {most:g} with these blocks"
+            yield "blocks", fits, f"enough for a crossing for each of {n} sensors"
+
+
+class Streets(NamedTuple):
+    """Streets of a city: a lattice of lines."""
+
+    x: np.ndarray  # (columns + 1,) middle lines of the streets that run along y
+    y: np.ndarray  # (rows + 1,) middle lines of the streets that run along x
+    kept: bool  # the targets keep to the streets
 
 
 def make_streets(scenario: Any) -> Streets | None:

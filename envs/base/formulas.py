@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hitmac.envs import features
-from hitmac.envs.kernels.threads import inlined, maker, one_of
+from hitmac.envs.base.compile import inlined, maker, one_of
 
 
 @inlined

@@ -1,14 +1,92 @@
 """Knowledge of the targets from own detections and from messages of other sensors. Compiled by numba.
 
-With full knowledge, a state has no :class:`~hitmac.envs.kernels.state.Knowledge`.
+With full knowledge, a state has no :class:`~hitmac.envs.base.state.Knowledge`.
 """
+
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.streams import message_key, notice, pair_number, position_error, uniform, velocity_error
-from hitmac.envs.kernels.threads import allocating, compiled, inlined
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import allocating, compiled, inlined
+from hitmac.envs.base.state import X, Y
+from hitmac.envs.base.streams import message_key, notice, pair_number, position_error, uniform, velocity_error
+from hitmac.envs.deployment import KNOWLEDGE
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import scaled
+from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of the knowledge."""
+
+    knowledge: Annotated[str, Choice(KNOWLEDGE)] = "full"
+    """Knowledge of the targets: `full`: the positions of all, as in HiT-MAC; `shared`: what any sensor sees;
+    `neighbours`: what the sensor sees itself and what others report; `own`: what it sees itself. Of an unseen target
+    the last seen position and velocity, and their age, are known."""
+    communication_range: NotNegative = scaled(1000.0)
+    """Largest distance between two sensors that exchange reports, with `neighbours`."""
+    hops: Count = 1
+    """Largest number of links that a report travels, with `neighbours`; a failed sensor forwards nothing."""
+    message_loss_rate: Fraction = 0.0
+    """Probability that the messages of a sub-step over a link, in one direction, are lost, with `neighbours`."""
+    message_delay: Natural = 0
+    """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
+
+
+class Knowledge(NamedTuple):
+    """Knowledge of the targets, in the layout of the kernels.
+
+    It has r rows: one for each sensor, or a single one shared by all. Sets of sensors are bits of W words: sensor i is
+    bit i % 64 of word i // 64. S is the delay of messages in sub-steps.
+    """
+
+    known: np.ndarray  # (r, m, 5, B)
+    seeing: np.ndarray  # (r, m, B) int16
+    left: np.ndarray  # (r, m, B) bool
+    noticed: np.ndarray  # (n, m, B) bool
+    reported: np.ndarray  # (S, m, W, B) uint64
+    report: np.ndarray  # (S, n, m, 4, B)
+    # Undefined between two calls:
+    seers: np.ndarray  # (m, W, B) uint64: sensors whose reports of the target arrive
+    heard: np.ndarray  # (n, W, B) uint64: sensors whose messages reach the sensor
+
+
+class Known(NamedTuple):
+    """Knowledge of the targets in a batch of B scenes.
+
+    It has r rows: one for each sensor, or 1 if all share their detections. Reports take S sub-steps to arrive.
+    """
+
+    known_position: np.ndarray  # (B, r, m, 2) last known position
+    known_velocity: np.ndarray  # (B, r, m, 2) velocity there, units per second
+    known_age: np.ndarray  # (B, r, m) sub-steps since then; inf: never seen
+    known_seeing: np.ndarray  # (B, r, m) int16: sensors that report the target, the sensor itself included
+    known_left: np.ndarray  # (B, r, m) bool: the target was seen leaving and has not been seen since
+    noticed: np.ndarray  # (B, n, m) bool: sensor i detects target j
+    reported: np.ndarray  # (B, S, m, W) uint64: sensors that have reported each target, as bits
+    report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
+
+
+def make_knowledge(scenario: Any, b: int) -> Knowledge:
+    """Return the knowledge of `b` scenes, empty."""
+    n, m = scenario.num_sensors, scenario.num_targets
+    rows = 1 if scenario.knowledge == "shared" else n
+    messages = scenario.knowledge == "neighbours"
+    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if messages else (0, 0)
+    return Knowledge(
+        known=np.zeros((rows, m, 5, b)),
+        seeing=np.zeros((rows, m, b), np.int16),
+        left=np.zeros((rows, m, b), np.bool_),
+        noticed=np.zeros((n, m, b), np.bool_),
+        reported=np.zeros((slots, m, words, b), np.uint64),
+        report=np.zeros((slots, n, m, 4, b)),
+        seers=np.zeros((m, words, b), np.uint64),
+        heard=np.zeros((n, words, b), np.uint64),
+    )
+
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 

@@ -5,126 +5,60 @@ any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
-import math
-
 import numpy as np
 
-from hitmac.envs.kernels import duel, episode
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import set_field_of_view, update_availability
-from hitmac.envs.kernels.formulas import coasted, follow_command
-from hitmac.envs.kernels.knowledge import forget, learn
-from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits, was_stopped
-from hitmac.envs.kernels.recordings import leave_out_followers
-from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
-from hitmac.envs.kernels.state import KernelState, core_of
-from hitmac.envs.kernels.streams import heading_error
-from hitmac.envs.kernels.threads import blocks, inlined, kernel, next_run, runs
-from hitmac.envs.kernels.values import weigh
-from hitmac.envs.kernels.walks import move_targets
-
-STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
-KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
-COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import inlined, kernel
+from hitmac.envs.base.state import KernelState, core_of
+from hitmac.envs.base.streams import draw_integer
+from hitmac.envs.base.threads import blocks, next_run, runs
+from hitmac.envs.parts import cargo
+from hitmac.envs.parts.knowledge import forget, learn
+from hitmac.envs.parts.lenses import set_field_of_view, zoom
+from hitmac.envs.parts.motors import drive
+from hitmac.envs.parts.obstacles import count_covered, look_from, place_discs, see, sort_scene
+from hitmac.envs.parts.rails import move_along, put_on_rail
+from hitmac.envs.parts.recordings import begin_recording, leave_out_followers
+from hitmac.envs.parts.sensors import fail_and_recover, kept_within, place_sensors, set_heading, start_heading, turn
+from hitmac.envs.parts.values import weigh
+from hitmac.envs.parts.walks import enter, leave_and_return, move_targets
 
 _ONE = np.uint64(1)
 
 
 @inlined
-def rotate(sensor, i, b, angle):
-    """Rotate the direction of sensor i of scene b by an angle, radians."""
-    c, s, x, y = math.cos(angle), math.sin(angle), sensor[i, at.DIRECTION_X, b], sensor[i, at.DIRECTION_Y, b]
-    sensor[i, at.DIRECTION_X, b], sensor[i, at.DIRECTION_Y, b] = c * x - s * y, s * x + c * y
-
-
-@inlined
-def _drive(state, poses, motors, time_step, action, first, last):
-    """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.
-
-    ``action[b, i]`` commands a rate, which takes effect with a delay. A failed sensor stops at once, and the commands
-    that would take effect are lost.
-    """
-    sensor, slots = state.sensor, motors.command.shape[0]
-    for b in range(first, last):
-        state.scene[at.TURNED, b] = 0
-    for i in range(sensor.shape[0]):
-        low, high = -np.inf, np.inf
-        if poses is not None:
-            low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
-        for b in range(first, last):
-            now, command = state.scene[at.TIME, b] % slots, motors.command[:, i, b]
-            if action[b, i] != COMMANDED:
-                way = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
-                command[now] = way * sensor[i, at.TURN, b] / time_step
-            heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
-            if state.working[i, b]:
-                rate, angle = follow_command(motors.law, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
-            if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
-                angle, rate = (low if angle < 0.0 else high) - heading, 0.0
-            motors.moved[i, b] = angle != 0.0
-            state.scene[at.TURNED, b] += motors.moved[i, b]
-            sensor[i, at.HEADING, b] = heading + angle
-            rotate(sensor, i, b, math.radians(angle))
-            sensor[i, at.RATE, b], pending = rate, 0.0
-            for k in range(2, slots + 1):
-                rate, angle = follow_command(motors.law, time_step, rate, command[(now + k) % slots])
-                pending += angle
-            sensor[i, at.PENDING, b] = pending + coasted(motors.law, rate)
-
-
-@inlined
 def _turn(state, poses, motors, time_step, action, first, last):
-    """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
-
-    The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle, which is much
-    cheaper than cosine and sine of the heading. Rounding errors stay under 1e-13 over a thousand turns.
-    """
+    """Turn the sensors, by their motors if they have any."""
     if motors is not None:
-        _drive(state, poses, motors, time_step, action, first, last)
-        return
-    sensor, sign, turned_x = state.sensor, state.scratch[0], state.scratch[1]
-    for b in range(first, last):
-        state.scene[at.TURNED, b] = 0
-    for i in range(sensor.shape[0]):
-        x, y = sensor[i, at.DIRECTION_X], sensor[i, at.DIRECTION_Y]
-        for b in range(first, last):
-            sign[b] = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
-        for b in range(first, last):
-            sign[b] *= state.working[i, b]
-        stop_at_limits(state, poses, i, sign, first, last)
-        for b in range(first, last):
-            state.scene[at.TURNED, b] += sign[b] != 0.0
-        for b in range(first, last):
-            sensor[i, at.HEADING, b] += sign[b] * sensor[i, at.TURN, b]
-        for b in range(first, last):
-            c, s = (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
-            turned_x[b] = c * x[b] - s * y[b]
-        for b in range(first, last):
-            c, s = (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
-            y[b] = s * x[b] + c * y[b]
-        for b in range(first, last):
-            x[b] = turned_x[b]
+        drive(state, poses, motors, time_step, action, first, last)
+    else:
+        turn(state, poses, action, first, last)
 
 
 @inlined
-def has_turned(state, poses, motors, action, i, b):
-    """Return True if sensor i of scene b turned in the last sub-step, with this action."""
-    if motors is None:
-        return action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b)
-    return motors.moved[i, b]
+def _begin_scene(state, p, poses, rails, streets, recordings, b):
+    """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds.
 
-
-@inlined
-def _zoom(state, p, action, first, last):
-    """Narrow or widen the view of every working sensor i by `action[b, n + i]`, if the action has zooms."""
+    The state that depends on headings and fields of view is left to :func:`look`.
+    """
     n = state.sensor.shape[0]
-    if p.zoom_step > 0.0 and action.shape[1] > n:
-        for b in range(first, last):
-            for i in range(n):
-                if state.working[i, b] and action[b, n + i] != KEEP:
-                    step = -p.zoom_step if action[b, n + i] == NARROWER else p.zoom_step
-                    view = min(max(state.sensor[i, at.FIELD_OF_VIEW, b] + step, p.narrowest), p.widest)
-                    set_field_of_view(state, b, i, view)
+    m = state.target.shape[0]
+    state.scene[at.TIME, b] = 0
+    state.scene[at.TIME_BEFORE, b] = -1
+    state.scene[at.TURNED, b] = 0
+    state.scene[at.NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
+    state.scene[at.NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
+    place_sensors(p.placement, state, p, poses, rails, streets, b)
+    place_discs(state, p, b)
+    for j in range(m):
+        enter(state, p, streets, b, j)
+        state.present[j, b] = j < state.scene[at.NUM_TARGETS, b]
+    begin_recording(state, p, recordings, b)
+    for i in range(n):
+        state.working[i, b] = i < state.scene[at.NUM_SENSORS, b]
+        state.sensor[i, at.FIELD_OF_VIEW, b] = state.sensor[i, at.START_VIEW, b]
+        state.sensor[i, at.HEADING, b] = start_heading(state, p, poses, b, i)
+        state.sensor[i, at.RATE, b] = state.sensor[i, at.PENDING, b] = 0.0
 
 
 @inlined
@@ -159,12 +93,13 @@ def extra_moves(state, p, no_game, first, last):
 def _move_all(state, core, action, moves, no_game, first, last):
     """Update failures and departures, turn, zoom and move all sensors, and move all targets, in a game by `moves`."""
     p = state.parameters[0]
-    update_availability(core, p, state.streets, first, last)
+    fail_and_recover(core, p, first, last)
+    leave_and_return(core, p, state.streets, first, last)
     if moves is not None:
-        duel.move_teams(core, p, state.game, action, moves, first, last)
+        cargo.move_teams(core, p, state.game, action, moves, first, last)
     if no_game is not None:
         _turn(core, state.poses, state.motors, p.time_step, action, first, last)
-        _zoom(core, p, action, first, last)
+        zoom(core, p, action, first, last)
         move_along(core, p, state.rails, action, first, last)
         move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
@@ -173,7 +108,7 @@ def _move_all(state, core, action, moves, no_game, first, last):
 def _see(state, core, game, no_game, first, last):
     """Compute what the sensors see, in a game also the targets."""
     if game is not None:
-        duel.see(core, state.parameters[0], state.cargo, game, first, last)
+        cargo.see(core, state.parameters[0], state.cargo, game, first, last)
     if no_game is not None:
         see(core, state.grid, first, last)
 
@@ -184,7 +119,7 @@ def advance(state, p, action, moves, first, last):
     core = core_of(state)
     _move_all(state, core, action, moves, state.no_game, first, last)
     _see(state, core, state.game, state.no_game, first, last)
-    duel.carry(core, state.cargo, state.game, first, last)
+    cargo.carry(core, state.cargo, state.game, first, last)
     weigh(core, p, state.values, first, last)
     for b in range(first, last):
         core.scene[at.TIME, b] += 1
@@ -201,9 +136,9 @@ def _begin_scenes(state, game, no_game, first, last):
     core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         if game is not None:
-            duel.begin(core, p, state.cargo, game, b)
+            cargo.begin(core, p, state.cargo, game, b)
         if no_game is not None:
-            episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
+            _begin_scene(core, p, state.poses, state.rails, state.streets, state.recordings, b)
 
 
 @inlined
@@ -288,7 +223,7 @@ def _index(rows, first, last):
     for b in range(first, last):
         sort_scene(core, grid, b)
         for i in range(core.sensor.shape[0]):
-            grid.num_seen[b, i] = grid.seen.shape[2] + 1  # type: ignore[union-attr] # the seen targets are not listed
+            grid.num_seen[b, i] = grid.seen.shape[2] + 1  # the seen targets are not listed
         count_covered(core, grid, b)
     weigh(core, state.parameters[0], state.values, first, last)
 
@@ -306,10 +241,10 @@ def _look(rows, first, last):
     core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
         for i in range(core.sensor.shape[0]):
-            episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
-            episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
+            set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
+            set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
-    duel.draw(core, state.game, first, last)
+    cargo.draw(core, state.game, first, last)
     _see(state, core, state.game, state.no_game, first, last)
     weigh(core, p, state.values, first, last)
     low = first
@@ -330,13 +265,3 @@ def look(rows, chosen, share):
     """
     for first, last in runs(chosen, share):
         _look(rows, first, last)
-
-
-@kernel
-def misread_headings(rows, deviation, sensor, share):
-    """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
-    state = KernelState(*rows)
-    for low, high in blocks(sensor.shape[2], share):
-        for i in range(sensor.shape[0]):
-            for b in range(low, high):
-                rotate(sensor, i, b, math.radians(heading_error(state, b, deviation, i)))

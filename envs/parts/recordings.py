@@ -1,4 +1,8 @@
-"""Recorded tracks: CSV files with the columns time, id, x and y, resampled to the sub-steps of a scenario."""
+"""Recorded tracks that targets follow instead of walking, from CSV files or given by users.
+
+A file has the columns time, id, x and y, and is resampled to the sub-steps of a scenario. The kernels are compiled by
+numba.
+"""
 
 import contextlib
 import csv
@@ -6,13 +10,69 @@ import functools
 import math
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.state import Recordings
+from hitmac.envs import validation
+from hitmac.envs.base.compile import inlined
+from hitmac.envs.base.state import NUM_TARGETS, VELOCITY_X, VELOCITY_Y, X, Y
+from hitmac.envs.base.streams import draw_integer
+from hitmac.envs.parts import arena
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of recorded tracks."""
+
+    tracks: tuple[str, ...] | str = ()
+    """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
+    episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
+    columns: str = ""
+    """Names of these columns in files with others, such as time=t,id=track; their numbers in files without a header,
+    time=1,id=2,x=3,y=4."""
+    past_tracks: tuple[str, ...] | str = ()
+    """CSV files of earlier tracks, from which planners and beliefs learn how targets move; empty: `tracks`."""
+
+    def _rules_of_recordings(self: Any) -> validation.Rules:
+        for name in ("min_targets", "leave_rate"):
+            yield name, not (self.tracks and getattr(self, name)), "0 with tracks, in which targets come and go"
+        yield "walk", self.walk != "recorded" or self.tracks, "recorded only with tracks"
+        fits = columns_of(self.columns)
+        yield "columns", fits, "such as time=t,id=track, with different columns for time, id, x and y"
+
+
+class Paths(NamedTuple):
+    """Positions that the targets of a batch follow instead of walking.
+
+    The scenes are along the first axis.
+    """
+
+    track_position: np.ndarray  # (B, K, m, 2) positions after each sub-step or move; NaN: absent
+    track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
+    track_moves: np.ndarray  # (B,) int64: number of positions followed so far
+    track_extra: np.ndarray  # (B,) bool: the positions follow each move, extra moves included
+
+
+class Recordings(NamedTuple):
+    """Recordings of the scenario, resampled to sub-steps; an episode follows one of F files from one of its rows.
+
+    The rows of all files are concatenated.
+    """
+
+    place: np.ndarray  # (R, m, 2); NaN: the target is absent
+    first: np.ndarray  # (F,) int64 first row of each file
+    last: np.ndarray  # (F,) int64 last row of each file
+    row: np.ndarray  # (B,) int64 current row of the scene
+    end: np.ndarray  # (B,) int64 last row of the scene's file
+
+
+PATHS = ("target_tracks", "target_moves")
+"""Names of recorded positions after every sub-step, and after every move, extra moves included."""
+
 
 COLUMNS = ("time", "id", "x", "y")
 MOST_POSITIONS = 5_000_000
@@ -238,3 +298,94 @@ def _places(recording: Recording, scenario: Any) -> np.ndarray:
             f"{k * scenario.time_step:g} s after its start; the arena is {scenario.arena_words}"
         )
     return places
+
+
+def no_paths(num_envs: int, num_targets: int) -> Paths:
+    """Return paths that no scene follows."""
+    places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
+    return Paths(places, none, none.copy(), np.zeros(num_envs, np.bool_))
+
+
+def with_paths(old: Paths, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Paths:
+    """Return paths in which the chosen scenes follow `positions` (B, K, m, 2), and the others keep theirs.
+
+    With `extra`, the positions follow each move, extra moves included.
+    """
+    b, length, m, _ = positions.shape
+    kept = old.track_position[:, : int(old.track_length.max())]
+    merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
+    merged[:, : kept.shape[1]] = kept
+    merged[chosen, :length] = positions[chosen]
+    new = {"track_length": length, "track_moves": 0, "track_extra": extra}
+    return Paths(merged, **{name: np.where(chosen, value, getattr(old, name)) for name, value in new.items()})
+
+
+@inlined
+def _go_to(state, p, b, j, x, y):
+    """Move target j of scene b to (x, y); with NaN, it is absent and keeps its place.
+
+    Only the recordings and paths decide which targets are present, unless the scenario has a `leave_rate`.
+    """
+    here = not math.isnan(x)
+    before_x, before_y = state.target[j, X, b], state.target[j, Y, b]
+    comes = False
+    if p.leave_rate == 0.0:
+        comes = here and not state.present[j, b] and j < state.scene[NUM_TARGETS, b]
+        state.present[j, b] = here and (comes or state.present[j, b])
+    state.target[j, X, b] = x if here else before_x
+    state.target[j, Y, b] = y if here else before_y
+    goes = here and not comes
+    state.target[j, VELOCITY_X, b] = (x - before_x) / p.time_step if goes else 0.0
+    state.target[j, VELOCITY_Y, b] = (y - before_y) / p.time_step if goes else 0.0
+
+
+@inlined
+def begin_recording(state, p, recordings, b):
+    """Draw a file and a start row for an episode of scene b, and place its targets.
+
+    The start leaves as many rows as the episode has sub-steps, if the file is long enough; an episode without a length
+    starts at the first row.
+    """
+    if recordings is not None:
+        file = int(draw_integer(state.stream, b, 0, recordings.first.shape[0] - 1))
+        first, last = recordings.first[file], recordings.last[file]
+        latest = max(first, last - p.episode_steps) if p.episode_steps > 0 else first
+        row = int(draw_integer(state.stream, b, first, latest))
+        recordings.row[b], recordings.end[b] = row, last
+        for j in range(state.target.shape[0]):
+            state.present[j, b] = False
+            _go_to(state, p, b, j, recordings.place[row, j, 0], recordings.place[row, j, 1])
+
+
+@inlined
+def follow_recording(state, p, recordings, b):
+    """Move every target of scene b to the next row of its file; after the last row, it stays."""
+    recordings.row[b] = min(recordings.row[b] + 1, recordings.end[b])
+    row = recordings.row[b]
+    for j in range(state.target.shape[0]):
+        _go_to(state, p, b, j, recordings.place[row, j, 0], recordings.place[row, j, 1])
+
+
+@inlined
+def follow_path(state, p, paths, b):
+    """Move every target of scene b to its next position of its path; return False if the scene has none."""
+    if paths is None or paths.track_length[b] == 0:
+        return False
+    move = paths.track_moves[b]
+    if move < paths.track_length[b]:
+        for j in range(state.target.shape[0]):
+            _go_to(state, p, b, j, paths.track_position[b, move, j, 0], paths.track_position[b, move, j, 1])
+        paths.track_moves[b] = move + 1
+    else:
+        for j in range(state.target.shape[0]):
+            state.target[j, VELOCITY_X, b] = 0.0
+            state.target[j, VELOCITY_Y, b] = 0.0
+    return True
+
+
+@inlined
+def leave_out_followers(state, paths, first, last):
+    """Clear `scratch_mask` for the scenes that follow paths without extra moves."""
+    if paths is not None:
+        for b in range(first, last):
+            state.scratch_mask[b] &= (paths.track_length[b] == 0) | paths.track_extra[b]

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from hitmac.envs.kernels.state import DRAWS, DRAWS_BEFORE, KEY, TIME, TIME_BEFORE
-from hitmac.envs.kernels.threads import compiled, inlined
+from hitmac.envs.base.compile import compiled, inlined
+from hitmac.envs.base.state import DRAWS, DRAWS_BEFORE, KEY, TIME, TIME_BEFORE
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

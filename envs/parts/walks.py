@@ -1,4 +1,4 @@
-"""Walks of the targets, for many scenes at a time. Compiled by numba.
+"""Targets: where they start, how they walk, leave and return, for many scenes at a time. Compiled by numba.
 
 To add a walk, write a function whose first docstring line describes it, and add it to :data:`WALKS`.
 
@@ -8,17 +8,63 @@ over scenes writes only one array; otherwise the compiler cannot exclude overlap
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import take_goal
-from hitmac.envs.kernels.recordings import follow_path, follow_recording
-from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.streams import MOST_DRAWS, draw_uniform, uniform
-from hitmac.envs.kernels.streets import walk_streets
-from hitmac.envs.kernels.threads import compiled, inlined, one_of
+from hitmac.envs import validation
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import compiled, inlined, one_of
+from hitmac.envs.base.state import X, Y
+from hitmac.envs.base.streams import MOST_DRAWS, draw_between, draw_point, draw_uniform, uniform
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Area, scaled
+from hitmac.envs.parts.recordings import follow_path, follow_recording
+from hitmac.envs.parts.streets import step_onto_street, walk_streets
+from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
+
+
+@compiled
+def take_goal(state, p, b, j):
+    """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
+    goal = draw_point(state, p, b, -p.half_width, p.half_width, -p.half_height, p.half_height)
+    state.target[j, at.GOAL_X, b], state.target[j, at.GOAL_Y, b] = goal
+    highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
+    state.target[j, at.SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
+    state.target[j, at.MOVES, b] = 0
+
+
+@compiled
+def enter(state, p, streets, b, j):
+    """Place target j of scene b at random in the targets' area."""
+    state.present[j, b] = True
+    area = p.target_area
+    point = draw_point(state, p, b, area[0], area[1], area[2], area[3])
+    state.target[j, X, b], state.target[j, Y, b] = point
+    take_goal(state, p, b, j)
+    step_onto_street(state, streets, b, j)
+    # The direction of the goal is random already.
+    to_goal_x = state.target[j, at.GOAL_X, b] - state.target[j, X, b]
+    to_goal_y = state.target[j, at.GOAL_Y, b] - state.target[j, Y, b]
+    state.target[j, at.COURSE, b] = math.atan2(to_goal_y, to_goal_x)
+    state.target[j, at.VELOCITY_X, b] = state.target[j, at.VELOCITY_Y, b] = 0.0
+    for row in range(at.LAST_X, at.OLDER_Y + 1):
+        state.target[j, row, b] = np.inf
+
+
+@inlined
+def leave_and_return(state, p, streets, first, last):
+    """Let targets leave and return, with their probabilities per sub-step."""
+    if p.leave_rate > 0.0:
+        for b in range(first, last):
+            for j in range(min(state.scene[at.NUM_TARGETS, b], state.present.shape[0])):
+                u = draw_uniform(state.stream, b)
+                if state.present[j, b]:
+                    state.present[j, b] = u >= p.leave_rate
+                elif u < p.return_rate:
+                    enter(state, p, streets, b, j)
+
 
 _ONE = np.uint64(1)
 
@@ -88,7 +134,7 @@ def _to_goals(state, p, streets, grid, first, last):
     """From goal to goal, as HiT-MAC's targets.
 
     A move out of the arena is repeated as a separate move, so that the current position also becomes the previous one.
-    After MOST_DRAWS of :mod:`hitmac.envs.kernels.streams` moves, all too long for the arena, the target stops at its
+    After MOST_DRAWS of :mod:`hitmac.envs.base.streams` moves, all too long for the arena, the target stops at its
     border.
     """
     for j in range(state.target.shape[0]):
@@ -263,3 +309,55 @@ def move_targets(state, p, paths, recordings, streets, grid, first, last):
                     _walk(p.walk, state, p, streets, grid, b, b + _ONE)
                 else:
                     follow_recording(state, p, recordings, b)
+
+
+def targets_may_leave(scenario: Any) -> bool:
+    """Return True if targets of the scenario can leave, by chance or at the end of a recorded track."""
+    return scenario.leave_rate > 0 or bool(scenario.tracks)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of the targets."""
+
+    target_area: Area = scaled((-1000, 1000, -1000, 1000))
+    """(x low, x high, y low, y high) of the area in which targets start and return."""
+    walk: Annotated[str, Choice(WALKS)] = ""
+    """Walk of the targets; empty: with tracks `recorded`, with warehouses `carry-greedy`, otherwise `goals`:"""
+    wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
+    """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
+    time_step: Positive = 0.13
+    """Duration of one move of the targets, seconds."""
+    min_speed: NotNegative = scaled(50.0)
+    """Lowest speed of a target, units per second."""
+    max_speed: Positive = scaled(100.0)
+    """Upper limit of speeds, units per second, which are drawn from [min_speed, max_speed); over min_speed."""
+    speed_noise: NotNegative = 0.2
+    """Largest relative increase of a move's length, drawn for every move."""
+    goal_radius: NotNegative = scaled(5.0)
+    """Distance below which a goal is reached, and the target takes a new one."""
+    stuck_distance: NotNegative = scaled(10.0)
+    """Distance to one of its two previous positions below which a target takes a new goal."""
+    goal_patience: Count = 100
+    """Most moves towards one goal, after which the target takes a new one."""
+    extra_move_every: Natural = 10
+    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0, or with tracks: no
+    extra moves."""
+    leave_rate: Fraction = 0.0
+    """Probability that a target leaves in a sub-step; a target that has left does not count."""
+    return_rate: Fraction = 0.0
+    """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
+
+    def _rules_of_targets(self: Any) -> validation.Rules:
+        yield "max_speed", self.max_speed > self.min_speed, f"over min_speed ({self.min_speed:g})"
+        yield "target_area", self._holds_area(self.target_area), f"[x low, x high, y low, y high] {self._inside}"
+
+    @property
+    def top_speed(self: Any) -> float:
+        """Highest speed of a target, units per second."""
+        return self.max_speed * (1.0 + self.speed_noise)
+
+    @property
+    def extra_move_interval(self: Any) -> int:
+        """Sub-steps between extra moves of the targets; 0 with tracks, of which every sub-step is a row."""
+        return 0 if self.tracks else self.extra_move_every

@@ -1,13 +1,63 @@
 """Values of the targets, by number and by zone, and the coverage by value. Compiled by numba."""
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.formulas import meets_side
-from hitmac.envs.kernels.state import Values, X, Y
-from hitmac.envs.kernels.threads import compiled, inlined
+from hitmac.envs import validation
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import compiled, inlined
+from hitmac.envs.base.formulas import meets_side
+from hitmac.envs.base.state import X, Y
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Corner
+from hitmac.envs.validation import Count, Range
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of the values."""
+
+    zones: tuple[tuple[Corner, ...], ...] = ()
+    """Polygons, each a list of corners, in which a target counts as often in the coverage as `zone_values` says; of
+    several the last in the list. A point on the border is inside."""
+    zone_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
+    """Value of each zone; outside, it is 1."""
+    target_values: Annotated[tuple[float, ...], Range(0, 1_000_000)] = ()
+    """Value of each target, multiplied by that of its zone; empty: 1."""
+    seen_by: Count = 1
+    """k, the number of sensors that must see a target to cover it, up to num_sensors."""
+
+    def _rules_of_values(self: Any) -> validation.Rules:
+        zones, values, n, m = self.zones, self.target_values, self.num_sensors, self.num_targets
+        yield "zones", all(len(zone) >= 3 for zone in zones), "lists of at least 3 corners [x, y]"
+        yield "zones", all(map(self._holds, zones)), self._inside
+        yield "zone_values", len(self.zone_values) == len(zones), f"one for each of the {len(zones)} zones"
+        yield "target_values", len(values) in (0, m), f"empty, or one for each of the {m} targets"
+        yield "target_values", not values or max(values) > 0, "over 0 for at least one target"
+        named = self.identities and not self.tracks
+        yield "target_values", named or not values, "empty without identities or with tracks"
+        yield "seen_by", self.seen_by <= n, f"1 to num_sensors ({n})"
+
+    @property
+    def has_values(self: Any) -> bool:
+        """True with zones or values of targets."""
+        return bool(self.zones or self.target_values)
+
+    @property
+    def highest_value(self: Any) -> float:
+        """Highest value that a target can have."""
+        return max(self.target_values, default=1.0) * max((1.0, *self.zone_values))
+
+
+class Values(NamedTuple):
+    """Values of targets by number and by place."""
+
+    target: np.ndarray  # (m + 1,) value of each target outside all zones; then their mean
+    corner: np.ndarray  # (C, 2) corners of all zones
+    first: np.ndarray  # (Z + 1,) int64: first corner of each zone
+    zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
 
 
 def make_values(scenario: Any) -> Values | None:

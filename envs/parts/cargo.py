@@ -5,22 +5,70 @@ targets, computes all views, and then the rewards and cargoes.
 """
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.episode import deal, set_field_of_view, set_heading
-from hitmac.envs.kernels.formulas import disc_blocks, wrapped
-from hitmac.envs.kernels.sight import disc_at
-from hitmac.envs.kernels.state import KernelState, X, Y
-from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform
-from hitmac.envs.kernels.threads import allocating, blocks, compiled, inlined, kernel
+from hitmac.envs import validation
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.formulas import disc_blocks, wrapped
+from hitmac.envs.base.state import KernelState, X, Y
+from hitmac.envs.base.streams import draw_between, draw_integer, draw_uniform
+from hitmac.envs.base.threads import blocks
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Corner
+from hitmac.envs.parts.lenses import set_field_of_view
+from hitmac.envs.parts.obstacles import disc_at
+from hitmac.envs.parts.sensors import deal, set_heading
+from hitmac.envs.validation import Choice, Count, Fraction, NotNegative, Positive
 
 MOST_PLACES = 500
 """Most draws of the place of a sensor, disc or target at the start of an episode."""
 
 _TOLERANCE = 1.0 + 1e-6
+_NOT_IN_GAMES = (
+    "min_sensors", "min_targets", "leave_rate", "tracks", "turn_rates", "rails", "pan_limits", "sensor_headings",
+    "walls", "blocks", "extra_move_every",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of a game."""
+
+    warehouses: tuple[Corner, ...] = ()
+    """(x, y) of the centres of square warehouses, at least 2: the scenario is a game of two teams, MATE's (Pan and
+    others, NeurIPS 2022), in which targets carry cargoes between warehouses, see :class:`hitmac.envs.Game`; empty:
+    no game."""
+    warehouse_size: Positive = 75.0
+    """Half the side of a warehouse."""
+    cargoes: Count = 8
+    """Cargoes of an episode for each target."""
+    target_range: NotNegative = 500.0
+    """Largest distance at which a target sees another; it sees discs and sensors from farther by their radius."""
+    sensor_radius: NotNegative = 0.0
+    """Radius of the sensors, along which targets slide as along discs, with warehouses."""
+    transmittance: Fraction = 0.0
+    """Probability that a sensor sees a target through discs in a step, with warehouses."""
+    occlusion: Annotated[str, Choice(("exact", "rays"))] = "exact"
+    """Discs that block a view, with warehouses: `exact`: those on the line of sight; `rays`: interpolated between rays,
+    as in MATE."""
+
+    def _rules_of_game(self: Any) -> validation.Rules:
+        alone = next((name for name in _NOT_IN_GAMES if getattr(self, name)), "")
+        carries, many = self.walk.startswith("carry"), len(self.warehouses)
+        yield "warehouses", many != 1, "empty, or at least 2"
+        yield "warehouses", self._holds(self.warehouses), self._inside
+        yield "warehouses", not (many and alone), f"empty with {alone}"
+        yield "walk", carries == bool(many), "one of carry-... if and only if warehouses are given"
+        yield "placement", self.placement == "areas" or not many, "areas with warehouses"
+
+    @property
+    def cargo_worth(self: Any) -> float:
+        """Value of delivering one cargo in a game: the number of full steps across the arena, rounded up."""
+        return float(math.ceil(2.0 * min(self.extent) / (self.max_speed * self.time_step)))
 
 
 class Cargo(NamedTuple):
@@ -43,7 +91,7 @@ class Cargo(NamedTuple):
     sees_disc: np.ndarray  # (B, m, k) bool
 
 
-class Game(NamedTuple):
+class Terms(NamedTuple):
     """Constants of the game, and the random numbers of a step."""
 
     warehouse: np.ndarray  # (W, 2) centres
@@ -455,7 +503,7 @@ def _deal_cargoes(state, cargo, game, b):
 
 @inlined
 def begin(state, p, cargo, game, b):
-    """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.physics.look` completes the state."""
+    """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.step.look` completes the state."""
     gap = p.max_speed * p.time_step
     state.scene[at.TIME, b], state.scene[at.TIME_BEFORE, b], state.scene[at.TURNED, b] = 0, -1, 0
     state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = state.sensor.shape[0], state.target.shape[0]
@@ -465,7 +513,7 @@ def begin(state, p, cargo, game, b):
     _deal_cargoes(state, cargo, game, b)
 
 
-def make_game(scenario: Any, b: int) -> tuple[Cargo, Game]:
+def make_game(scenario: Any, b: int) -> tuple[Cargo, Terms]:
     """Return the arrays of `b` scenes with the scenes along the last axis, zero, and the constants of the game."""
     n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
     k = len(scenario.discs) + scenario.random_discs
@@ -479,7 +527,7 @@ def make_game(scenario: Any, b: int) -> tuple[Cargo, Game]:
     }  # fmt: skip
     cargo = Cargo(**{name: np.zeros((*shape, b), kind) for kind, of in shapes.items() for name, shape in of.items()})
     areas = scenario.disc_areas or ((-width, width, -height, height),)
-    game = Game(
+    game = Terms(
         warehouse=np.array(scenario.warehouses),
         size=scenario.warehouse_size,
         disc_area=np.resize(np.array(areas, np.float64), (scenario.random_discs, 4)),

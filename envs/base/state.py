@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hitmac.envs.base.compile import maker
 from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read as those of the others)
     ALONG,
     COS_HALF_PAN,
@@ -35,54 +36,6 @@ from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read 
     X,
     Y,
 )  # fmt: skip
-from hitmac.envs.kernels.threads import maker
-
-
-class Streets(NamedTuple):
-    """Streets of a city: a lattice of lines."""
-
-    x: np.ndarray  # (columns + 1,) middle lines of the streets that run along y
-    y: np.ndarray  # (rows + 1,) middle lines of the streets that run along x
-    kept: bool  # the targets keep to the streets
-
-
-class Cells(NamedTuple):
-    """Division of the arena into equal cells, row by row."""
-
-    columns: int
-    rows: int
-    width: float  # of a cell
-    height: float
-    per_x: float  # 1 / width
-    per_y: float
-    half_width: float
-    half_height: float
-
-
-class Places(NamedTuple):
-    """Things sorted by cell: those of cell c are ``start[b, c]`` to ``start[b, c + 1] - 1``."""
-
-    start: np.ndarray  # (B, C + 2) int32
-    number: np.ndarray  # (B, count) int32, ascending in a cell
-    x: np.ndarray  # (B, count)
-    y: np.ndarray  # (B, count)
-
-
-class Grid(NamedTuple):
-    """Index of a large scene by place, so that sensors look only nearby.
-
-    The targets that each sensor sees are listed up to S; of more, only the number is stored.
-    """
-
-    cells: Cells
-    targets: Places  # present targets
-    discs: Places  # by centre
-    wall_start: np.ndarray  # (C + 1,) int32; walls lie in every cell that their bounding box touches
-    wall: np.ndarray  # (w',) int32
-    seen: np.ndarray  # (B, n, S) int32
-    num_seen: np.ndarray  # (B, n) int32
-    seer: np.ndarray  # (B, m) int32: first sensor that sees the target; -1: none
-
 
 KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the targets' last move
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
@@ -92,88 +45,6 @@ MOTION = 4  # number of these rows
 # Further rows of a target; LAST is its position at its last move, OLDER at the move before.
 GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES, VALUE = range(4, 14)
 AGE = 4  # further row of the knowledge of a target, sub-steps; inf: never seen
-# Columns of a corner of a rail after X and Y: its distance along the rail, and the unit vector to the next corner.
-CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(2, 5)
-
-
-class Paths(NamedTuple):
-    """Positions that the targets of a batch follow instead of walking.
-
-    The scenes are along the first axis.
-    """
-
-    track_position: np.ndarray  # (B, K, m, 2) positions after each sub-step or move; NaN: absent
-    track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
-    track_moves: np.ndarray  # (B,) int64: number of positions followed so far
-    track_extra: np.ndarray  # (B,) bool: the positions follow each move, extra moves included
-
-
-class Recordings(NamedTuple):
-    """Recordings of the scenario, resampled to sub-steps; an episode follows one of F files from one of its rows.
-
-    The rows of all files are concatenated.
-    """
-
-    place: np.ndarray  # (R, m, 2); NaN: the target is absent
-    first: np.ndarray  # (F,) int64 first row of each file
-    last: np.ndarray  # (F,) int64 last row of each file
-    row: np.ndarray  # (B,) int64 current row of the scene
-    end: np.ndarray  # (B,) int64 last row of the scene's file
-
-
-class Knowledge(NamedTuple):
-    """Knowledge of the targets, in the layout of the kernels.
-
-    It has r rows: one for each sensor, or a single one shared by all. Sets of sensors are bits of W words: sensor i is
-    bit i % 64 of word i // 64. S is the delay of messages in sub-steps.
-    """
-
-    known: np.ndarray  # (r, m, 5, B)
-    seeing: np.ndarray  # (r, m, B) int16
-    left: np.ndarray  # (r, m, B) bool
-    noticed: np.ndarray  # (n, m, B) bool
-    reported: np.ndarray  # (S, m, W, B) uint64
-    report: np.ndarray  # (S, n, m, 4, B)
-    # Undefined between two calls:
-    seers: np.ndarray  # (m, W, B) uint64: sensors whose reports of the target arrive
-    heard: np.ndarray  # (n, W, B) uint64: sensors whose messages reach the sensor
-
-
-class Rails(NamedTuple):
-    """Rails of the sensors, the same in all scenes: R = 1, shared by all sensors, or R = n."""
-
-    corner: np.ndarray  # (R, V, 5); missing corners are at distance inf
-    length: np.ndarray  # (R,)
-    closed: np.ndarray  # (R,) bool
-    start: np.ndarray  # (S,) start distances along the rails; empty: anywhere
-
-
-class Poses(NamedTuple):
-    """Positions, start headings and pan limits of the sensors, the same in all scenes."""
-
-    position: np.ndarray  # (n, 2), or (0, 2) without fixed positions
-    heading: np.ndarray  # (n,) degrees, or (0,) without fixed start headings
-    pan_limit: np.ndarray  # (n, 2) degrees, lowest and highest heading; -inf and inf: none
-    # Undefined between two sub-steps:
-    at_limit: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
-
-
-class Values(NamedTuple):
-    """Values of targets by number and by place."""
-
-    target: np.ndarray  # (m + 1,) value of each target outside all zones; then their mean
-    corner: np.ndarray  # (C, 2) corners of all zones
-    first: np.ndarray  # (Z + 1,) int64: first corner of each zone
-    zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
-
-
-class Motors(NamedTuple):
-    """Motors that turn the sensors; rates are in degrees per second, positive counter-clockwise."""
-
-    command: np.ndarray  # (D + 1, n, B) commanded rates; that of sub-step t is at t % (D + 1), for a delay of D
-    law: Motor
-    # Undefined between two sub-steps:
-    moved: np.ndarray  # (n, B) bool: the heading changed
 
 
 class KernelState(NamedTuple):
@@ -196,17 +67,17 @@ class KernelState(NamedTuple):
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)
     parameters: np.ndarray  # (1,) of PARAMETERS
-    paths: Paths | None = None  # None: all targets walk
-    knowledge: Knowledge | None = None  # None: all is known, or targets have no identities
-    rails: Rails | None = None  # None: no sensor moves
-    recordings: Recordings | None = None  # None: the scenario has none
-    poses: Poses | None = None  # None: no sensor has a position, a start heading or pan limits of its own
-    streets: Streets | None = None  # None: neither sensors nor targets keep to streets
-    grid: Grid | None = None  # None: every sensor looks at every target
-    values: Values | None = None  # None: all targets have the value 1, and one sensor covers them
-    motors: Motors | None = None  # None: turns are at once
-    cargo: Any = None  # Cargo of hitmac.envs.kernels.duel; None: no game
-    game: Any = None  # Game of hitmac.envs.kernels.duel
+    paths: Any = None  # Paths of parts.recordings; None: all targets walk
+    knowledge: Any = None  # Knowledge of parts.knowledge; None: all is known, or targets have no identities
+    rails: Any = None  # Rails of parts.rails; None: no sensor moves
+    recordings: Any = None  # Recordings of parts.recordings; None: the scenario has none
+    poses: Any = None  # Poses of parts.sensors; None: no own positions, start headings or pan limits
+    streets: Any = None  # Streets of parts.streets; None: neither sensors nor targets keep to streets
+    grid: Any = None  # Grid of base.nearest; None: every sensor looks at every target
+    values: Any = None  # Values of parts.values; None: all targets have the value 1, and one sensor covers them
+    motors: Any = None  # Motors of parts.motors; None: turns are at once
+    cargo: Any = None  # Cargo of parts.cargo; None: no game
+    game: Any = None  # Terms of parts.cargo
     no_game: tuple[()] | None = ()  # None in a game
 
 
@@ -262,22 +133,6 @@ class State(NamedTuple):
     num_covered: np.ndarray  # (B,) int64: number of covered targets
     coverage: np.ndarray  # (B,) share of the present targets, by value, that are covered; 1 where none has a value
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
-
-
-class Known(NamedTuple):
-    """Knowledge of the targets in a batch of B scenes.
-
-    It has r rows: one for each sensor, or 1 if all share their detections. Reports take S sub-steps to arrive.
-    """
-
-    known_position: np.ndarray  # (B, r, m, 2) last known position
-    known_velocity: np.ndarray  # (B, r, m, 2) velocity there, units per second
-    known_age: np.ndarray  # (B, r, m) sub-steps since then; inf: never seen
-    known_seeing: np.ndarray  # (B, r, m) int16: sensors that report the target, the sensor itself included
-    known_left: np.ndarray  # (B, r, m) bool: the target was seen leaving and has not been seen since
-    noticed: np.ndarray  # (B, n, m) bool: sensor i detects target j
-    reported: np.ndarray  # (B, S, m, W) uint64: sensors that have reported each target, as bits
-    report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
 
 
 _KINDS = {

@@ -1,0 +1,1 @@
+"""What all kernels stand on: compilation, threads, formulas, random streams, the state, nearest things."""

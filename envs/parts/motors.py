@@ -1,0 +1,126 @@
+"""Motors that turn the sensors with a delay, by commanded rates, and errors of headings. Compiled by numba."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from hitmac.envs import validation
+from hitmac.envs.base import state as at
+from hitmac.envs.base.compile import inlined, kernel
+from hitmac.envs.base.formulas import coasted, follow_command
+from hitmac.envs.base.state import KernelState
+from hitmac.envs.base.streams import heading_error
+from hitmac.envs.base.threads import blocks
+from hitmac.envs.features import Motor, motor_of
+from hitmac.envs.parts import arena
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY, rotate, was_stopped
+from hitmac.envs.validation import Choice, NotNegative, Range
+
+COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters(arena.Parameters):
+    """Parameters of the motors."""
+
+    turn_rates: Annotated[float | tuple[float, ...], Range(0)] = 0.0
+    """Highest rate of the sensors' motors, or [lowest, highest], degrees per second. A turn commands turn_angle per
+    time_step, or the highest rate if that is lower. 0: no motors, a sensor turns by turn_angle at once."""
+    acceleration: NotNegative = 0.0
+    """Acceleration of the motors, degrees per second squared; 0: a rate is reached at once."""
+    command_delay: Annotated[int, Range(0, 1000)] = 0
+    """Sub-steps from a command to its effect on the motor."""
+    dead_zone: NotNegative = 0.0
+    """Highest commanded rate at which a motor does not move, degrees per second."""
+    heading_noise: NotNegative = 0.0
+    """Standard deviation of the error of a sensor's observed heading, degrees."""
+    action: Annotated[str, Choice(("turn", "rate"))] = "turn"
+    """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over
+    0; with warehouses shares of `turn_angle` and `zoom_step`."""
+
+    def _rules_of_motors(self: Any) -> validation.Rules:
+        given = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
+        lowest, highest = self.rates if self.turn_rates and len(given) == 2 else (0.0, 0.0)
+        yield "turn_rates", len(given) == 2 and lowest <= highest, "the highest rate, or [lowest, highest]"
+        yield "acceleration", highest or not self.acceleration, "0 without turn_rates"
+        yield "command_delay", highest or not self.command_delay, "0 without turn_rates"
+        moves = not self.dead_zone or self.dead_zone < highest
+        yield "dead_zone", moves, f"0, or under the highest of turn_rates ({highest:g})"
+        turns = self.action == "turn" or self.warehouses or (highest and not self.zoom and not self.rails)
+        yield "action", turns, "turn, without warehouses, and without turn_rates or with zoom or rails"
+
+    @property
+    def rates(self: Any) -> tuple[float, float]:
+        """Lowest and highest rate of the motors, degrees per second; (0, inf) without motors."""
+        lowest, highest = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)
+        return (lowest, highest) if highest else (0.0, math.inf)
+
+
+class Motors(NamedTuple):
+    """Motors that turn the sensors; rates are in degrees per second, positive counter-clockwise."""
+
+    command: np.ndarray  # (D + 1, n, B) commanded rates; that of sub-step t is at t % (D + 1), for a delay of D
+    law: Motor
+    # Undefined between two sub-steps:
+    moved: np.ndarray  # (n, B) bool: the heading changed
+
+
+def make_motors(scenario: Any, b: int) -> Motors:
+    """Return the motors of `b` scenes at rest."""
+    n = scenario.num_sensors
+    return Motors(np.zeros((scenario.command_delay + 1, n, b)), motor_of(scenario), np.zeros((n, b), np.bool_))
+
+
+@inlined
+def drive(state, poses, motors, time_step, action, first, last):
+    """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.
+
+    ``action[b, i]`` commands a rate, which takes effect with a delay. A failed sensor stops at once, and the commands
+    that would take effect are lost.
+    """
+    sensor, slots = state.sensor, motors.command.shape[0]
+    for b in range(first, last):
+        state.scene[at.TURNED, b] = 0
+    for i in range(sensor.shape[0]):
+        low, high = -np.inf, np.inf
+        if poses is not None:
+            low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
+        for b in range(first, last):
+            now, command = state.scene[at.TIME, b] % slots, motors.command[:, i, b]
+            if action[b, i] != COMMANDED:
+                way = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
+                command[now] = way * sensor[i, at.TURN, b] / time_step
+            heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
+            if state.working[i, b]:
+                rate, angle = follow_command(motors.law, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
+            if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
+                angle, rate = (low if angle < 0.0 else high) - heading, 0.0
+            motors.moved[i, b] = angle != 0.0
+            state.scene[at.TURNED, b] += motors.moved[i, b]
+            sensor[i, at.HEADING, b] = heading + angle
+            rotate(sensor, i, b, math.radians(angle))
+            sensor[i, at.RATE, b], pending = rate, 0.0
+            for k in range(2, slots + 1):
+                rate, angle = follow_command(motors.law, time_step, rate, command[(now + k) % slots])
+                pending += angle
+            sensor[i, at.PENDING, b] = pending + coasted(motors.law, rate)
+
+
+@inlined
+def has_turned(state, poses, motors, action, i, b):
+    """Return True if sensor i of scene b turned in the last sub-step, with this action."""
+    if motors is None:
+        return action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b)
+    return motors.moved[i, b]
+
+
+@kernel
+def misread_headings(rows, deviation, sensor, share):
+    """Rotate the directions in a copy of the sensors' rows by the errors of observed headings."""
+    state = KernelState(*rows)
+    for low, high in blocks(sensor.shape[2], share):
+        for i in range(sensor.shape[0]):
+            for b in range(low, high):
+                rotate(sensor, i, b, math.radians(heading_error(state, b, deviation, i)))
