@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
+from hitmac.agents.planning.rules import BatchRandom, needs_replanning
 from hitmac.agents.policy import Observation, Policy, Starts, State, declared, started
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES

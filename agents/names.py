@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hitmac.agents import registry
-from hitmac.agents.baselines.evader import EvaderAgent
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.duel import Player, Population, SensorPlayer, TargetPlayer
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.beliefs import BeliefPolicy
+from hitmac.agents.planning.evader import EvaderAgent
+from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.policy import NEARNESS, Memoryless, Policy, Rates, ReleasedPolicy, RuleAgent, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, Agent
@@ -274,7 +274,7 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
     """Load an executor by name, or wrap a policy as one.
 
     Args:
-        executor: a name in :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
+        executor: a name in :data:`hitmac.agents.planning.levels.EXECUTORS`, the directory of a run or checkpoint
             (always, for a ``Path``), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
             object with ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation;
             without them it observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
@@ -297,7 +297,7 @@ def load_opponent(name: Any, scenario: Scenario | str | Path, team: str) -> Play
 
     ==================== =====================================================================================
     ``greedy``           rule of MATE for the targets: ``random``, ``naive``, ``greedy``, ``heuristic``
-    ``evader:decoys=1``  :class:`hitmac.agents.baselines.evader.EvaderAgent`, with or without options
+    ``evader:decoys=1``  :class:`hitmac.agents.planning.evader.EvaderAgent`, with or without options
     ``mate:greedy``      the same for the sensors
     ``belief-planner``   for the sensors any name of :func:`hitmac.agents.load_agent`
     ``runs/x``           run or checkpoint of a policy of the team

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
-from hitmac.agents.baselines import planner, rules
-from hitmac.agents.baselines.exact import ExactAgent
-from hitmac.agents.baselines.levels import EXECUTORS, scripted_level
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig
+from hitmac.agents.planning import planner, rules
+from hitmac.agents.planning.exact import ExactAgent
+from hitmac.agents.planning.levels import EXECUTORS, scripted_level
 from hitmac.agents.policy import PaddedActions, Policy, declared, has_learned
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from hitmac.agents import watch
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
+from hitmac.agents.deploy import watch
 from hitmac.agents.evaluate.compare import fitted
 from hitmac.agents.evaluate.film import pictures
 from hitmac.agents.names import named_agent

@@ -166,7 +166,7 @@ def export() -> None:
 
     import hitmac
     from hitmac.agents import load_agent
-    from hitmac.agents.export import export_agent
+    from hitmac.agents.deploy.export import export_agent
     from hitmac.envs.tasks import CoverageTask
 
     print("\none scene of 4 x 5, one thread, ms of processor time a decision; best of 5")

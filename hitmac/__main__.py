@@ -11,11 +11,11 @@ from hitmac.signals import end_on_signal
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
-    "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
-    "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
-    "run": ("hitmac.agents.run.command", "turn real cameras: from detections to orders"),
+    "watch": ("hitmac.agents.deploy.watch", "watch agents play an episode, on a page in the browser"),
+    "export": ("hitmac.agents.deploy.export.folder", "write a learned policy as ONNX, with a runner without torch"),
+    "run": ("hitmac.agents.deploy.run.command", "turn real cameras: from detections to orders"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
-    "site": ("hitmac.agents.site.command", "make a site from a plan, cameras and recordings; check it"),
+    "site": ("hitmac.agents.deploy.site.command", "make a site from a plan, cameras and recordings; check it"),
 }
 """Module and description of each command."""
 

@@ -44,9 +44,9 @@ ROOMS = {
         {"__init__"},
     ],
     "agents": [
-        {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
-        {"registry"}, {"duel"}, {"names"}, {"export"}, {"evaluate"}, {"site"}, {"attention"}, {"replay"}, {"run"},
-        {"watch"}, {"scenarios"}, {"training"}, {"__init__"},
+        {"policy", "command_line"}, {"tracking"}, {"planning", "learned"}, {"pretrained"}, {"hierarchy"},
+        {"registry"}, {"duel"}, {"names"}, {"evaluate"}, {"attention"}, {"deploy"}, {"scenarios"}, {"training"},
+        {"__init__"},
     ],
 }  # fmt: skip
 """Parts of a package in order; each may import those before it."""

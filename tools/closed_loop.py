@@ -29,7 +29,7 @@ from hitmac.envs import Scenario, load_scenario, observe
 from hitmac.envs.parts.recordings import read_recording
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.signals import end_on_signal
-from tests.agents.run.camera_servers import CameraServer, Motor, OnvifServer, ViscaServer
+from tests.agents.deploy.run.camera_servers import CameraServer, Motor, OnvifServer, ViscaServer
 
 SITE = "examples/site/site.yaml"
 NOISE = {"position_noise": 0.2, "missed_detections": 0.1, "false_detections": 0.02}

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hitmac import train
+from hitmac.agents.deploy.export import folder as export_main
 from hitmac.agents.evaluate import command as evaluate_main
-from hitmac.agents.export import folder as export_main
 from hitmac.signals import end_on_signal
 
 _CALLS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.symlink", "os.truncate"}

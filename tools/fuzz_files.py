@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hitmac import train
 from hitmac.agents import PolicyConfig, load_agent, load_policy, save_policy
 from hitmac.agents import scenarios as scenarios_main
+from hitmac.agents.deploy.export import folder as export_main
 from hitmac.agents.evaluate import command as evaluate_main
-from hitmac.agents.export import folder as export_main
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.training.resume import resolve
 from hitmac.envs import load_scenario

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.exact import choose, undominated
-from hitmac.agents.baselines.search import add_seen, shares_of
 from hitmac.agents.evaluate.statistics import ratio
+from hitmac.agents.planning.exact import choose, undominated
+from hitmac.agents.planning.search import add_seen, shares_of
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
 from hitmac.envs.base.formulas import wrapped
 from hitmac.envs.base.state import X, Y

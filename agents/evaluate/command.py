@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import tyro
 
-from hitmac.agents.baselines.levels import COORDINATORS
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import evaluate, save_evaluation
 from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
@@ -20,6 +19,7 @@ from hitmac.agents.evaluate.logs import evaluate_log, log_table, read_log
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import checked_device
 from hitmac.agents.names import named_agents
+from hitmac.agents.planning.levels import COORDINATORS
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED, number_of
 from hitmac.envs.files import check_ending, write_text

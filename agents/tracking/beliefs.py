@@ -408,7 +408,7 @@ class Beliefs(Estimator):
     ) -> tuple[Scene, BeliefState]:
         """Return the beliefs after an observation, needed at every sub-step, and the state, which share their arrays.
 
-        The arguments are those of :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`; features (B, n, m, 10),
+        The arguments are those of :meth:`hitmac.agents.planning.planner.PlanningPolicy.plan`; features (B, n, m, 10),
         and `discs` (B, k, 3), those of the observation of a game.
         """
         scenario, g, m = self.scenario, self.rows, self.scenario.num_targets

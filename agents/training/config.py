@@ -14,13 +14,13 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_t
 
 import tyro
 
-from hitmac.agents.baselines.levels import EXECUTORS, in_place
-from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
 from hitmac.agents.learned.entities import ENTITY_OPTIONS
 from hitmac.agents.learned.policy import CRITICS, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.names import load_executor, load_opponent
+from hitmac.agents.planning.levels import EXECUTORS, in_place
+from hitmac.agents.planning.planner import PlanningPolicy
 from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, scripted_agent

@@ -41,7 +41,7 @@ class TurnLabels:
 
     The loss is that of :func:`imitation_loss`, over the sensors that act.
 
-    The teacher is a :class:`~hitmac.agents.baselines.planner.PlanningPolicy`, and observes the scenes with its own
+    The teacher is a :class:`~hitmac.agents.planning.planner.PlanningPolicy`, and observes the scenes with its own
     ``features``. Of an executor, it observes rows (R, m, d) and returns values (R, 3).
     """
 

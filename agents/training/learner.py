@@ -19,13 +19,13 @@ from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.names import load_executor, load_opponent
+from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.registry import scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder

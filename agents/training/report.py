@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
 from hitmac.agents.evaluate.cross import cross_table, evaluate_cross
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
@@ -17,6 +16,7 @@ from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
 from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.policy import Policy, digest
 from hitmac.agents.registry import Agent, as_agent, as_level, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options

@@ -122,8 +122,8 @@ def kernel(function: Callable) -> Callable:
     """Compile `function` to run without the interpreter's lock, with numba's cache on disk.
 
     The cached files are named after a digest of the sources in this folder, of the parts, in the function's folder, and
-    in those of the compiled functions that its module imports. Numba itself checks only the file of the function, and would use an
-    outdated kernel after an edit to a called function.
+    in those of the compiled functions that its module imports. Numba itself checks only the file of the function, and
+    would use an outdated kernel after an edit to a called function.
     """
     dispatcher = njit(nogil=True, **_OPTIONS)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]

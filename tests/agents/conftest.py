@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.agents.replay.browser import Browser
+from tests.agents.deploy.replay.browser import Browser
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import load_policy, save_policy
-from hitmac.agents.baselines.evader import EvaderAgent
 from hitmac.agents.duel import Population, SensorPlayer
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.agents.names import POPULATION, load_agent, load_opponent, members_of
+from hitmac.agents.planning.evader import EvaderAgent
 from hitmac.agents.registry import Agent
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.base.streams import stream_keys

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from hitmac.agents import save_policy
-from hitmac.agents.baselines.levels import AssignAll, ScriptedExecutor
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import copy_executor
 from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.planning.levels import AssignAll, ScriptedExecutor
 from hitmac.agents.policy import ReleasedPolicy
 from hitmac.envs import PAPER_FEATURES, load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask

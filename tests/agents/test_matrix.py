@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
 from hitmac.agents.training.learner import build

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
+from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, padded_actions, rates_of, started
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs import load_scenario

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hitmac.agents.watch import main
+from hitmac.agents.deploy.watch import main
 
 
 def test_the_page_is_written_and_opened_on_a_display(tmp_path, monkeypatch, capsys):

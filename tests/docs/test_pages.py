@@ -26,14 +26,14 @@ from hitmac.__main__ import COMMANDS
 from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
 from hitmac.agents.command_line import parse
+from hitmac.agents.deploy.site.command import FORMS
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
-from hitmac.agents.site.command import FORMS
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
+from tests.agents.deploy.run.fakes import SITE
 from tests.agents.evaluate.made import saved
-from tests.agents.run.fakes import SITE
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.baselines.search import search_all
+from hitmac.agents.planning.search import search_all
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.kernels.step import sub_step
 from hitmac.envs.observation import Observer

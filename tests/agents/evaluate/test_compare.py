@@ -8,12 +8,12 @@ import torch
 from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.names import load_agent, load_executor
+from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
 from hitmac.agents.registry import SCRIPTED, Agent
 from hitmac.agents.tracking.tracks import Estimate
 from hitmac.envs import Scenario, load_scenario

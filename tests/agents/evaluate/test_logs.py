@@ -8,7 +8,7 @@ import pytest
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.logs import evaluate_log, read_log
 from hitmac.envs.scenario import portable
-from tests.agents.run.fakes import SITE, UNIX
+from tests.agents.deploy.run.fakes import SITE, UNIX
 
 TRACK = [100.0, 0.0, 4.0, 0.0, 4.0, 0.9, 7.0]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitmac.agents.baselines.planner import BeliefPlannerAgent
+from hitmac.agents.planning.planner import BeliefPlannerAgent
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.agents.tracking.sight import DIRECTIONS, Sight, certain_view, turned_views
 from hitmac.envs import Scenario, Simulator

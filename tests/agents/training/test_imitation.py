@@ -12,8 +12,8 @@ import torch
 from gymnasium import spaces
 
 from hitmac.agents import AttentionPolicy
-from hitmac.agents.baselines.levels import AssignInRange
-from hitmac.agents.baselines.planner import PlanningPolicy
+from hitmac.agents.planning.levels import AssignInRange
+from hitmac.agents.planning.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
 from hitmac.agents.training.imitation import (

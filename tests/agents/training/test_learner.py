@@ -10,9 +10,9 @@ import pytest
 import torch
 from stable_baselines3.common.logger import Logger
 
-from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
-from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
+from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor
+from hitmac.agents.planning.planner import PlannerAgent
 from hitmac.agents.pretrained import pretrained_folder
 from hitmac.agents.training import learner
 from hitmac.agents.training.config import JOBS, CoverageRewardOptions, ExecutorOptions, check, check_on, with_defaults

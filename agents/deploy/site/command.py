@@ -1,0 +1,182 @@
+"""Command line ``hitmac site``: make a site from a plan, convert recordings, fit homographies, check all of them."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.deploy.site.check import check, proposed, read_recorded
+from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
+from hitmac.agents.deploy.site.plan import Frame, read_plan
+from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
+from hitmac.envs.files import check_ending, dump_yaml, write_text
+from hitmac.envs.scenario import Scenario, load_scenario, portable
+from hitmac.envs.validation import did_you_mean
+
+PROGRAM = "hitmac site"
+WALKING = {"time_step": 0.2, "min_speed": 0.5, "max_speed": 1.5}
+"""Parameters of a site without tracks: people who walk."""
+
+
+@dataclass(frozen=True)
+class Make:
+    """Make site.yaml from a plan in GeoJSON and a table of cameras, then check it."""
+
+    plan: Path = Path("plan.geojson")
+    """GeoJSON whose features have the property kind: wall, door, zone or camera. Stands first."""
+    cameras: Path | None = None
+    """CSV file of cameras: x, y, name, heading, field_of_view, range, pan_low, pan_high and turn_angle."""
+    metres: bool = False
+    """The plan is in metres, not in longitude and latitude."""
+    margin: float = 0.0
+    """Width of a border around the plan, metres."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks in the frame of the site."""
+    to: Path = Path("site.yaml")
+    """File of the scenario; the picture is beside it."""
+
+
+@dataclass(frozen=True)
+class Convert:
+    """Convert a recording to the tracks of a site."""
+
+    recording: Path = Path("recording.txt")
+    """MOTChallenge text, SUMO's FCD (.xml, .xml.gz), CSV, or JSON of Frigate's events. Stands first."""
+    format: str = ""
+    """Format: mot, sumo, csv or frigate; empty: by the ending, with .txt as mot."""
+    homography: Path | None = None
+    """From the picture to the floor: CSV of pairs of points, u, v, x, y, or a file of a 3 x 3 matrix."""
+    origin: tuple[float, float] = (0.0, 0.0)
+    """Origin of the site, as hitmac site make prints it."""
+    geographic: bool = False
+    """Positions, or those of the pairs of points, are longitude and latitude."""
+    fps: float = 0.0
+    """Frames per second of MOTChallenge text; rows per second made of Frigate's paths."""
+    picture: tuple[int, int] = (0, 0)
+    """Width and height of the homography's picture, pixels, for Frigate, whose positions are shares of them."""
+    columns: str = ""
+    """Other names of the columns of a CSV file, such as time=t,id=track, or numbers without a header."""
+    site: str = ""
+    """Site outside of whose area positions are left out."""
+    to: Path = Path("tracks.csv")
+    """File of the tracks."""
+
+
+@dataclass(frozen=True)
+class Homography:
+    """Fit the homography of a camera to pairs of points, and show its residuals."""
+
+    points: Path = Path("points.csv")
+    """CSV file with a row for each of four or more pairs: pixel u, v, and place x, y as in the plan. Stands first."""
+    origin: tuple[float, float] = (0.0, 0.0)
+    """Origin of the site, as hitmac site make prints it."""
+    geographic: bool = False
+    """Places are longitude and latitude."""
+    to: Path = Path("homography.json")
+    """File of the 3 x 3 matrix, from pixels to the frame of the site."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Draw a site with all that its cameras can see, and list what is odd."""
+
+    site: str = "site.yaml"
+    """YAML file of the site. Stands first."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks in place of the site's."""
+    columns: str = ""
+    """Other names of their columns, such as time=t,id=track. Empty: the site's."""
+    to: Path = Path("site.png")
+    """File of the picture."""
+
+
+def make_site(options: Make) -> None:
+    """Write a site; then check it."""
+    check_ending("--to", options.to, ".yaml", ".yml")
+    parameters, frame, odd = read_plan(options.plan, options.cameras, options.metres, options.margin)
+    parameters |= WALKING
+    if options.tracks:
+        step, speed = proposed([read_recorded(path) for path in options.tracks])
+        parameters |= {"time_step": step, "min_speed": 0.0, "max_speed": speed, "tracks": options.tracks}
+    scenario = Scenario.from_dict({"name": options.to.stem, **parameters})
+    every = portable(scenario, options.to.parent)
+    saved = {name: value for name, value in every.items() if name in parameters and value != []}
+    origin = "--origin {!r} {!r}".format(*frame.origin) + " --geographic" * frame.geographic
+    write_text(options.to, f"# Recordings in the coordinates of {options.plan.name}: {origin}\n{dump_yaml(saved)}")
+    width, height = scenario.extent
+    print(f"{options.to}: {2 * width:.1f} m x {2 * height:.1f} m, {len(scenario.walls)} walls; {origin}")
+    _report(scenario, options.to.with_suffix(".png"), odd)
+
+
+def convert(options: Convert) -> None:
+    """Write the recording of another program as one of the site."""
+    check_ending("--to", options.to, ".csv")
+    kind = options.format or ENDINGS.get(options.recording.suffix.lower(), "")
+    if kind not in READERS:
+        raise ValueError(f"--format is {kind!r}{did_you_mean(kind, READERS)}; it must be one of {', '.join(READERS)}")
+    if kind in ("mot", "frigate") and not (options.fps > 0 and options.homography):
+        raise ValueError(f"{kind} needs --fps, over 0, and --homography, from the picture to the floor")
+    if kind == "frigate" and min(options.picture) < 1:
+        raise ValueError("frigate needs --picture, the width and the height of the homography's picture in pixels")
+    frame, matrix = Frame(options.origin, options.geographic), np.eye(3)
+    if options.homography and options.homography.suffix == ".csv":
+        matrix, residuals = fit_file(options.homography, frame)
+        frame = Frame()  # the matrix leads to the site
+        print(residuals)
+    elif options.homography:
+        matrix = read_homography(options.homography)
+    pixels = options.picture if kind == "frigate" else (1, 1)
+    area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
+    rows = READERS[kind](options.recording, options.fps, options.columns)
+    count, ids, left_out = write_recorded(
+        options.to, rows, lambda points: frame.place(apply(matrix, np.multiply(points, pixels))), area
+    )
+    print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
+
+
+def calibrate(options: Homography) -> None:
+    """Write the homography of pairs of points, and print its residuals."""
+    check_ending("--to", options.to, ".json")
+    matrix, residuals = fit_file(options.points, Frame(options.origin, options.geographic))
+    write_text(options.to, json.dumps({"homography": matrix.tolist()}) + "\n")
+    print(f"{residuals}\n{options.to}")
+
+
+def check_site(options: Check) -> None:
+    """Draw a site, and print what is odd."""
+    check_ending("--to", options.to, ".png")
+    _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
+
+
+def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
+    facts, found = check(scenario, picture)
+    print("\n".join([f"{picture}: {facts[0]}", *facts[1:], *(f"odd: {line}" for line in odd + found)]))
+
+
+FORMS: dict[str, tuple[type, Callable[[Any], None], str]] = {
+    "make": (Make, make_site, "--plan"),
+    "tracks": (Convert, convert, "--recording"),
+    "homography": (Homography, calibrate, "--points"),
+    "check": (Check, check_site, "--site"),
+}
+"""Options, function and first option of each form of the command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {PROGRAM} FORM [OPTIONS]\n\nforms ({PROGRAM} FORM --help explains its options)")
+        print("\n".join(f"  {form:<10}  {options.__doc__}" for form, (options, *_) in FORMS.items()))
+        sys.exit()
+    with stop_on_bad_input(PROGRAM):
+        if name not in FORMS:
+            raise ValueError(f"unknown form {name!r}{did_you_mean(name, FORMS)}: known are {', '.join(FORMS)}")
+        options, run, first = FORMS[name]
+        run(parse(options, f"{PROGRAM} {name}", rest, first=first))

@@ -1,0 +1,105 @@
+"""Homographies: 3 x 3 matrices from the pixels of a camera at one heading to places on the floor."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitmac.agents.deploy.site.plan import Frame, number, read_table, reading
+from hitmac.envs.files import parse_yaml, read_text
+
+NEAR_A_LINE = 0.005
+"""Points are on a line if they are nearer to it than this share of the largest distance between two of them."""
+
+
+def fit(pixels: Any, floor: Any) -> np.ndarray:
+    """Return the homography (3, 3) that maps pixels (k, 2) to places (k, 2) on the floor, by the normalised DLT.
+
+    It is the last right singular vector of the equations ``place x (H pixel) = 0``, in which both sets of points have
+    mean 0 and mean distance sqrt(2). Source: Hartley and Zisserman, Multiple View Geometry in Computer Vision (2nd
+    edition, 2004), section 4.4.
+
+    Raises ValueError for fewer than four pairs, and if all points except one are the same or on a line.
+    """
+    pixels, floor = (np.asarray(points, np.float64).reshape(-1, 2) for points in (pixels, floor))
+    if len(pixels) < 4:
+        raise ValueError(f"there are {len(pixels)} pairs of points; a homography needs four or more")
+    for name, points in (("pixels", pixels), ("places", floor)):
+        offset = points[None] - points[:, None]  # (k, k, 2)
+        away = np.linalg.norm(offset, axis=-1)
+        for a, b in np.argwhere(np.triu(away == 0.0, 1)):
+            raise ValueError(f"the {name} of pairs {a + 1} and {b + 1} are the same; each pair must have its own")
+        for a, b in np.argwhere(np.triu(away, 1)):
+            aside = np.abs(offset[a, b, 0] * offset[a, :, 1] - offset[a, b, 1] * offset[a, :, 0]) / away[a, b]
+            line = np.flatnonzero(aside <= NEAR_A_LINE * away.max()) + 1
+            if len(line) >= len(points) - 1:
+                pairs = ", ".join(map(str, line))
+                raise ValueError(f"the {name} of pairs {pairs} are on a line; two pairs or more must be off it")
+    to_pixels, to_floor = _normalisation(pixels), _normalisation(floor)
+    (u, v), (x, y) = apply(to_pixels, pixels).T, apply(to_floor, floor).T
+    one, zero = np.ones_like(u), np.zeros_like(u)
+    of_x = np.stack((u, v, one, zero, zero, zero, -x * u, -x * v, -x), 1)
+    of_y = np.stack((zero, zero, zero, u, v, one, -y * u, -y * v, -y), 1)
+    matrix = np.linalg.svd(np.concatenate((of_x, of_y)))[2][-1].reshape(3, 3)
+    matrix = np.linalg.inv(to_floor) @ matrix @ to_pixels
+    return matrix / matrix[2, 2]
+
+
+def _normalisation(points: np.ndarray) -> np.ndarray:
+    """Return the similarity (3, 3) after which points (k, 2) have mean 0 and mean distance sqrt(2)."""
+    middle = points.mean(0)
+    scale = np.sqrt(2.0) / np.linalg.norm(points - middle, axis=1).mean()
+    return np.array([[scale, 0.0, -scale * middle[0]], [0.0, scale, -scale * middle[1]], [0.0, 0.0, 1.0]])
+
+
+def apply(matrix: np.ndarray, points: Any) -> np.ndarray:
+    """Return the points (k, 2) to which a homography (3, 3) maps points (k, 2)."""
+    mapped = np.asarray(points, np.float64).reshape(-1, 2) @ matrix[:, :2].T + matrix[:, 2]
+    return mapped[:, :2] / mapped[:, 2:]
+
+
+def fit_file(path: Path, frame: Frame) -> tuple[np.ndarray, str]:
+    """Return the homography to the site of a CSV file of pairs (u, v, x, y), and a table of residuals in metres."""
+    names = ("u", "v", "x", "y")
+    rows = [[number(where, name, row[name]) for name in names] for where, row in read_table(path, names)]
+    pixels, floor = np.split(np.array(rows).reshape(-1, 4), 2, 1)
+    floor = frame.place(floor)
+    with reading(path, "a file of pairs of points"):
+        matrix = fit(pixels, floor)
+    residual = np.linalg.norm(apply(matrix, pixels) - floor, axis=1)
+    lines = [f"{'pair':>4} {'u':>8} {'v':>8} {'x':>9} {'y':>9} {'residual, m':>12}"]
+    for k, row in enumerate(np.column_stack((pixels, floor, residual)), 1):
+        lines.append("{:4} {:8.1f} {:8.1f} {:9.3f} {:9.3f} {:12.3f}".format(k, *row))
+    worst = f"worst: pair {residual.argmax() + 1}, {residual.max():.3f} m"
+    return matrix, "\n".join([*lines, worst if len(rows) > 4 else "four pairs always fit; a fifth shows their error"])
+
+
+def read_homography(path: Path) -> np.ndarray:
+    """Return the 3 x 3 matrix of a file of JSON, YAML, NumPy or text; of several, that named homography or H.
+
+    In JSON and YAML it is three rows, or a matrix of OpenCV. No code runs. Raises ValueError unless there is one such
+    matrix, with an inverse.
+    """
+    with reading(path, "a calibration file"):
+        if path.suffix == ".npy":
+            value = np.load(path, allow_pickle=False)
+        else:  # JSON is YAML; OpenCV's tag and the line of its version are not
+            lines = [line for line in read_text(path).splitlines() if not line.startswith("%YAML")]
+            value = parse_yaml("\n".join(lines).replace("!!opencv-matrix", ""))
+    found = _matrices("", value.replace(",", " ").split() if isinstance(value, str) else value)
+    found = [one for one in found if one[0].lower() in ("homography", "h")] or found
+    if len(found) != 1 or not np.linalg.cond(found[0][1]) < 1e15:
+        names = ", ".join(f"{name} {matrix.tolist()}" for name, matrix in found) or "no matrix"
+        raise ValueError(f"{path} has {names}; it must have one of 3 x 3 numbers with an inverse, or named homography")
+    return found[0][1]
+
+
+def _matrices(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
+    """Return the 3 x 3 matrices in nested mappings, with their names."""
+    if isinstance(value, dict) and "data" not in value:
+        return [found for key, inner in value.items() for found in _matrices(str(key), inner)]
+    try:
+        matrix = np.array(value["data"] if isinstance(value, dict) else value, np.float64).reshape(3, 3)
+    except (TypeError, ValueError):
+        return []
+    return [(name, matrix)] if np.isfinite(matrix).all() else []

@@ -1,0 +1,122 @@
+"""Recordings of other programs: MOTChallenge, SUMO, CSV and Frigate, as those of a scenario."""
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from hitmac.agents.deploy.site.plan import number, reading
+from hitmac.envs.files import read_text, whole_file
+from hitmac.envs.parts.recordings import columns_of, read_rows
+
+Row = tuple[float, str, float, float]
+"""Time in seconds, id, and position: in pixels, in shares of the picture, or in the coordinates of the plan."""
+
+_BLOCK = 65_536
+
+
+def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
+    """Yield the rows of MOTChallenge text: the middle of the lower edge of each box, in pixels.
+
+    A line is frame, id, left, top, width, height, confidence, ...; frame 1 is at 0 s; lines with the confidence 0 are
+    ignored. Source: https://motchallenge.net/instructions.
+    """
+    names = ("frame", "id", "left", "top", "width", "height", "confidence")
+    with open(path, encoding="utf-8") as file:
+        for k, line in enumerate(file, 1):
+            where, fields = f"{path}, line {k}", line.split(",")
+            if not line.strip():
+                continue
+            if len(fields) < 6:
+                raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
+            values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
+            if values[1] < 0:
+                raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
+            if values[6:] != [0.0]:
+                left, top, width, height = values[2:6]
+                yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
+
+
+def read_sumo(path: Path, fps: float, columns: str) -> Iterator[Row]:
+    """Yield the rows of SUMO's floating car data (FCD), .xml or .xml.gz, of vehicles, persons and containers.
+
+    An id is such as vehicle:3. Source: https://sumo.dlr.de/docs/Simulation/Output/FCDOutput.html.
+    """
+    time = None
+    with reading(path, "XML of SUMO"), gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+        for event, element in ElementTree.iterparse(file, ("start", "end")):
+            if event == "end":
+                element.clear()
+            elif element.tag == "timestep":
+                time = element.get("time")
+            elif element.tag in ("vehicle", "person", "container"):
+                name = f"{element.tag}:{element.attrib['id']}"
+                x, y = (number(name, axis, element.get(axis)) for axis in "xy")
+                yield number(name, "time", time), name, x, y
+
+
+def read_csv(path: Path, fps: float, columns: str) -> Iterator[Row]:
+    """Yield the rows of a CSV file with any columns, see :attr:`hitmac.envs.Scenario.columns`."""
+    if (names := columns_of(columns)) is None:
+        raise ValueError(f"columns is {columns!r}; it must be such as time=t,id=track, or time=1,id=2,x=3,y=4")
+    for name, track in read_rows(str(path), names).items():
+        yield from ((time, name, x, y) for time, (x, y) in sorted(track.items()))
+
+
+def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
+    """Yield the rows of the events of one camera of Frigate, 0.16 or newer, in shares of the picture.
+
+    The file is the list from ``/api/events?cameras=NAME``. The `path_data` of an event are the middles of the lower
+    edge of its box with their times, where it has moved by a twentieth of the picture or more. Rows between them are
+    interpolated; after the last the object stays until the event ends.
+    """
+    with reading(path, "the list of Frigate's /api/events, 0.16 or newer"):
+        events = json.loads(read_text(path))
+        if len(cameras := {event["camera"] for event in events}) > 1:
+            raise ValueError(f"it has the cameras {', '.join(sorted(cameras))}; it must have one: ?cameras=NAME")
+        for event in events:
+            points = np.array([(time, *place) for place, time in event["data"]["path_data"]], np.float64).reshape(-1, 3)
+            if not np.isfinite(points).all():
+                raise ValueError(f"the path_data of {event['id']} has {points.tolist()}; its numbers must be finite")
+            if len(points):
+                end = max(points[-1, 0], number(event["id"], "end_time", event.get("end_time") or points[-1, 0]))
+                times = np.arange(math.ceil(points[0, 0] * fps), math.floor(end * fps) + 1) / fps
+                x, y = (np.interp(times, points[:, 0], points[:, k]) for k in (1, 2))
+                yield from zip(times.tolist(), [str(event["id"])] * len(times), x.tolist(), y.tolist(), strict=True)
+
+
+READERS: dict[str, Callable[[Path, float, str], Iterator[Row]]] = {
+    "mot": read_mot, "sumo": read_sumo, "csv": read_csv, "frigate": read_frigate,
+}  # fmt: skip
+"""Reader of each format: of a path, the frames or rows per second, and the names of columns."""
+
+ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json": "frigate"}
+"""Format of a file by the end of its name."""
+
+
+def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, int, int]:
+    """Write rows as a recording, whole or not at all; return the numbers of rows, of ids and of rows left out.
+
+    `place` maps positions (k, 2) to the site. Those outside half the width and half the height of an `area` are left
+    out.
+    """
+    last: dict[str, float] = {}
+    inside = count = 0
+    with whole_file(to) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write("time,id,x,y\n")
+        while block := list(islice(rows, _BLOCK)):
+            for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
+                if last.get(name) == time:
+                    raise ValueError(f"target {name} has two positions at {time:.10g} s; it must have one at a time")
+                last[name], count = time, count + 1
+                if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
+                    file.write(f"{round(time, 6)!r},{name},{x:.3f},{y:.3f}\n")
+                    inside += 1
+        if not inside:
+            raise ValueError(f"{count} positions are read, of which none is in the area")
+    return inside, len(last), count - inside

@@ -1,5 +1,0 @@
-"""Export of learned policies, to run without torch and without this package: ``hitmac export``."""
-
-from hitmac.agents.export.folder import export_agent
-
-__all__ = ["export_agent"]

@@ -1,5 +1,0 @@
-"""Replay: recorded episodes on a self-contained web page."""
-
-from hitmac.agents.replay.page import record, save_replay
-
-__all__ = ["record", "save_replay"]

@@ -1,0 +1,159 @@
+"""Pages of recorded episodes, alone and in a browser."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from hitmac.agents import load_agent
+from hitmac.agents.deploy.replay import record, save_replay
+from hitmac.agents.deploy.replay.page import page
+from hitmac.agents.evaluate import evaluate
+from hitmac.envs import load_scenario
+from tests.agents.deploy.replay.made import CITY, attention_to_all, played
+
+SUB_STEPS = 40
+
+
+def test_a_page_is_small_and_needs_nothing_else(tmp_path):
+    save_replay(tmp_path / "watch.html", ["pretrained:flat"], "hit-mac", seed=0, sub_steps=300)
+    text = (tmp_path / "watch.html").read_text()
+    assert len(text) < 100_000
+    assert not re.search(r"https?://|@import|\bfetch\(|XMLHttpRequest|\beval\(|\son\w+=", text)
+    assert "default-src 'none'" in text
+
+
+def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
+    Image.new("RGB", (3000, 10), "red").save(tmp_path / "floor.png")
+    scenario = load_scenario("hit-mac").replace(name="</script><b>", background=str(tmp_path / "floor.png"))
+    text = page(scenario, 0, [record(load_agent("still", scenario), scenario, 0, 1)])
+    assert "<b>" not in text
+    assert text.count("</script>") == 2
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
+    assert data["scenario"] == "</script><b>"
+    assert data["background"].startswith("data:image/png;base64,")
+    assert len(data["background"]) < 10_000
+
+
+@pytest.fixture
+def tab(browser):
+    browser.errors.clear()
+    browser.requests.clear()
+    yield browser
+    assert browser.errors == []
+    assert [one for one in browser.requests if not one.startswith(("data:", "about:", "blob:"))] == [browser.opened]
+
+
+def press(tab, key):
+    tab.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}', bubbles: true }}))")
+
+
+def frame(tab):
+    return tab.run("document.getElementById('time').valueAsNumber")
+
+
+def figures(tab, name):
+    return tab.run(f"[...document.querySelectorAll('[data-figure=\"{name}\"]')].map((one) => one.textContent)")
+
+
+@pytest.fixture
+def show(tab, tmp_path):
+    """Opens the page of agents in a scenario, on one seed."""
+
+    def save_and_open(agents, scenario, seed, sub_steps):
+        save_replay(tmp_path / "watch.html", agents, scenario, seed=seed, sub_steps=sub_steps)
+        tab.open((tmp_path / "watch.html").resolve().as_uri())
+        tab.wait_for("document.querySelector('#switches input') !== null")
+
+    return save_and_open
+
+
+def test_a_page_plays_the_evaluated_episodes(tab, show):
+    names = ["pretrained:flat", "pretrained:hit-mac", "planner"]
+    evaluated = evaluate(names, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)["agents"]
+    show(names, "hit-mac", 5, SUB_STEPS)
+    assert tab.run("document.title") == "hit-mac, seed 5"
+    assert figures(tab, "coverage") == ["-"] * 3
+    tab.run("document.getElementById('play').click()")
+    tab.wait_for("document.getElementById('time').valueAsNumber > 2")
+    press(tab, " ")
+    paused = frame(tab)
+    press(tab, "ArrowRight")
+    assert frame(tab) == paused + 1
+    press(tab, "Home")
+    assert frame(tab) == 0
+    tab.run(
+        "const time = document.getElementById('time'); time.value = time.max;"
+        "time.dispatchEvent(new Event('input', { bubbles: true }))"
+    )
+    assert frame(tab) == SUB_STEPS
+    for figure in ("coverage", "rotation"):
+        assert figures(tab, figure) == [f"{evaluated[name][figure]['mean']:.3f}" for name in names]
+
+    click = (
+        "player.then(({ cards: [card] }) => { const box = card.canvas.getBoundingClientRect();"
+        "const [x, y] = card.scene.placeOf('sensor', 0, 2); const at = { clientX: box.left + x, clientY: box.top + y };"
+        "card.canvas.dispatchEvent(new MouseEvent('click', at)) })"
+    )
+    picture = "player.then((one) => one.cards[0].canvas.toDataURL())"
+    before = tab.run(picture)
+    tab.run(click)
+    assert tab.run("document.getElementById('sensor').value") == "2"
+    assert tab.run(picture) != before
+    notes = tab.run("[...document.querySelectorAll('#scenes .note')].map((one) => one.textContent)")
+    assert notes[0].startswith("Sensor 3: shares of its attention, at most ")
+    assert notes[2] == "Sensor 3: this agent has no attention; green: the sensor sees the target."
+    share = f"one.pair('attention policy', {SUB_STEPS}, 2, j)"
+    sum_of = f"[0, 1, 2, 3, 4].reduce((sum, j) => sum + {share}, 0)"
+    assert tab.run(f"player.then(({{ episodes: [one] }}) => {sum_of})") == pytest.approx(1, abs=0.02)
+    tab.run(click)
+    assert tab.run("document.getElementById('sensor').value") == "-1"
+
+
+def test_time_without_targets_does_not_count(tab, show):
+    zone = {"zones": [[(-1250, -1250), (1250, -1250), (-1250, 1250)]], "zone_values": [3]}
+    scenario = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1, **zone)
+    found = evaluate("still", scenario, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)
+    show(["still"], scenario, 5, SUB_STEPS)
+    press(tab, "End")
+    assert figures(tab, "coverage") == [f"{found['agents']['still']['coverage']['mean']:.3f}"]
+    assert f"{100 * found['empty']:.1f} % of them without targets" in tab.run("document.body.textContent")
+    assert 0.2 < found["empty"] < 0.8
+
+
+@pytest.mark.slow
+def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, show):
+    agent = load_agent("pretrained:any-size:nearest=5", CITY)
+    show([agent], CITY, 0, 8)
+    press(tab, "End")
+    *_, episode = played(agent, CITY, 0, 7)
+    found = attention_to_all(agent, episode)
+    sensor, attended = np.unravel_index(found.argmax(), found.shape)
+    tab.run(f"player.then((one) => one.choose({sensor}))")
+    share = tab.run(f"player.then(({{ episodes: [one] }}) => one.pair('attention policy', 8, {sensor}, {attended}))")
+    assert abs(share - found.max()) < 0.003
+    assert attended in tab.run("player.then(({ cards: [card] }) => card.strip.targets)")
+    assert tab.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
+
+
+@pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large", "detections", "mate-2v4-0"])
+def test_every_kind_of_scene_is_drawn(name, tab, show):
+    nameless = {"identities": False, "knowledge": "full"} if name == "detections" else {}
+    scenario = load_scenario("hit-mac" if nameless else name).replace(**nameless)
+    changes = {"failure_rate": 0.1, "recovery_rate": 0.2, "leave_rate": 0.1}
+    if name == "random":
+        scenario = scenario.replace(zoom=(30, 120), return_rate=0.2, **changes)
+    first = "belief-planner-fast" if scenario.rails else "planner" if nameless else "nearest"
+    agents = [first, "assign-in-range"]
+    show(agents[: 1 if scenario.rails or nameless else 2], scenario, 1, 15)
+    for key in ("End", "ArrowLeft", "Home"):
+        press(tab, key)
+        tab.run("player.then((one) => one.choose(1))")
+    painted = (
+        "player.then((one) => one.cards.every(({ canvas }) => new Set(new Uint32Array("
+        "canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 20))"
+    )
+    assert tab.run(painted)
+    assert len(figures(tab, "transport")) == 2 * bool(scenario.warehouses)

@@ -1,0 +1,286 @@
+"""Supervision of cameras, on a clock that only the test moves."""
+
+import functools
+import math
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitmac.agents.deploy.run.cameras import LONGEST_PAUSE, OLDEST, STARTING, Cameras, _Supervisor, limited
+from hitmac.envs import Scenario
+
+FASTEST = 60.0
+
+
+class Motor:
+    """Camera whose calls take `delay` seconds of the clock, and turn out as `fault` says."""
+
+    highest_rate = FASTEST
+
+    def __init__(self, clock, heading=0.0):
+        self.clock, self.place, self.rate, self.since = clock, heading, 0.0, clock.time
+        self.delay, self.fault, self.deaf, self.orders, self.far = 0.0, None, False, [], 0.0
+
+    def now(self):
+        self.place, self.since = self.place + self.rate * (self.clock.time - self.since), self.clock.time
+        self.far = max(self.far, abs(self.place))
+        return self.place
+
+    def heading(self):
+        self.clock.time += self.delay / 2
+        answer = self.now()
+        self.clock.time += self.delay / 2
+        if isinstance(self.fault, Exception):
+            raise self.fault
+        return answer if self.fault is None else self.fault()
+
+    def turn(self, rate):
+        self.clock.time += self.delay / 2
+        if self.deaf:
+            raise TimeoutError("no answer")
+        self.now()
+        self.rate = rate
+        self.orders.append(rate)
+        self.clock.time += self.delay / 2
+
+    def close(self):
+        self.turn(0.0)
+
+
+class Clock:
+    time = 1000.0
+
+    def __call__(self):
+        return self.time
+
+
+class Rig:
+    """A supervised motor; `run` steps for some seconds, with an order at each step."""
+
+    def __init__(self, limits=(-math.inf, math.inf), timeout=1.0):
+        self.clock, self.said = Clock(), []
+        self.motor = Motor(self.clock)
+        self.supervisor = _Supervisor("north", self.motor, limits, timeout, self.said.append, self.clock)
+
+    def run(self, seconds, rate=math.nan):
+        until = self.clock.time + seconds
+        while self.clock.time < until - 1e-9:
+            if not math.isnan(rate):
+                self.supervisor.order(rate)
+            wait = self.supervisor.step()  # which takes time, too
+            self.clock.time += max(wait, 1e-3)
+
+    @property
+    def heading(self):
+        return self.supervisor.known.at(self.clock.time)
+
+
+def test_a_camera_is_stopped_first_and_follows_the_newest_order():
+    rig = Rig()
+    rig.supervisor.step()
+    assert rig.motor.orders == [0.0]
+    rig.supervisor.order(10.0)
+    rig.supervisor.order(20.0)
+    rig.run(0.3)
+    assert rig.motor.orders == [0.0, 20.0]
+    assert rig.motor.now() == pytest.approx(6.0, abs=0.1)
+    rig.run(0.3, rate=1000.0)
+    assert rig.motor.rate == FASTEST
+    rig.run(0.3, rate=-1000.0)
+    assert rig.motor.rate == -FASTEST
+
+
+def test_a_turning_camera_is_told_again_and_stops_without_orders():
+    rig = Rig(timeout=1.2)
+    rig.run(0.1, rate=10.0)
+    rig.run(0.9)
+    assert rig.motor.orders == [0.0, 10.0, 10.0]
+    rig.run(0.5)
+    assert rig.motor.orders[-1] == 0.0
+    assert rig.motor.now() == pytest.approx(12.0, abs=1.1)
+    assert not rig.said
+
+
+def test_between_answers_the_heading_goes_on_for_a_while():
+    rig = Rig()
+    rig.run(1.0, rate=20.0)
+    start = rig.clock.time
+    assert rig.heading == pytest.approx(rig.motor.now())
+    rig.clock.time = start + 0.3
+    assert rig.heading == pytest.approx(rig.motor.now())
+    rig.clock.time = start + 0.7
+    assert math.isnan(rig.heading)
+
+
+FAULTS = {
+    "silent": (TimeoutError("no answer"), "no answer"),
+    "not a number": (lambda: math.nan, "its heading is nan"),
+    "nonsense": (functools.partial(np.random.default_rng(0).uniform, -180.0, 180.0), "its heading jumps"),
+    "garbled": (ValueError("the answer holds\nno pan"), "the answer holds no pan"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_camera_that_does_not_work_is_stopped_reported_once_and_recovers(fault):
+    rig = Rig()
+    rig.run(1.0, rate=20.0)
+    rig.motor.fault, reason = FAULTS[fault]
+    rig.run(2.0, rate=20.0)
+    assert math.isnan(rig.heading)
+    assert rig.motor.rate == 0.0
+    rig.run(30.0, rate=20.0)
+    assert len(rig.said) == 1
+    assert rig.said[0].startswith(f"camera north does not work: {reason}")
+    rig.motor.fault = None
+    rig.run(LONGEST_PAUSE + 1.0, rate=20.0)
+    assert rig.heading == pytest.approx(rig.motor.now())
+    assert rig.motor.rate == 20.0
+    assert rig.said[1:] == [f"camera north works again, after {float(rig.said[1].split()[-2]):.1f} s"]
+    assert 32.0 <= float(rig.said[1].split()[-2]) <= 33.0 + LONGEST_PAUSE
+
+
+def test_a_camera_that_answers_late_does_not_work_until_it_answers_in_time():
+    rig = Rig()
+    rig.run(1.0)
+    rig.motor.delay = 0.9
+    rig.run(10.0, rate=20.0)
+    assert rig.said == ["camera north does not work: answers after 0.9 s"]
+    assert math.isnan(rig.heading)
+    rig.motor.delay = 0.1
+    rig.run(4.0, rate=20.0)
+    assert len(rig.said) == 2
+    assert rig.heading == pytest.approx(rig.motor.now(), abs=0.01)
+
+
+def test_a_camera_that_is_deaf_is_told_to_stop_when_it_hears_again():
+    rig = Rig()
+    rig.run(1.0, rate=20.0)
+    rig.motor.deaf, rig.motor.fault = True, TimeoutError("no answer")
+    rig.run(10.0)
+    assert rig.motor.rate == 20.0
+    rig.motor.deaf, rig.motor.fault = False, None
+    rig.run(LONGEST_PAUSE + 0.2)
+    assert rig.motor.rate == 0.0
+
+
+def test_one_odd_answer_is_ignored():
+    rig = Rig()
+    rig.run(1.0, rate=20.0)
+    rig.motor.fault = lambda: 170.0
+    rig.run(0.1, rate=20.0)
+    rig.motor.fault = None
+    rig.run(2.0, rate=20.0)
+    assert rig.heading == pytest.approx(rig.motor.now())
+    assert not rig.said
+
+
+def test_a_camera_has_time_to_start_and_its_absence_is_then_reported():
+    rig = Rig()
+    rig.motor.fault = ConnectionRefusedError("refused")
+    rig.run(STARTING)
+    assert not rig.said
+    rig.run(OLDEST + LONGEST_PAUSE)
+    assert rig.said == ["camera north does not work: refused"]
+
+
+def test_headings_are_compared_modulo_whole_turns():
+    rig = Rig(limits=(170.0, 190.0))
+    rig.motor.place = -179.0
+    rig.motor.fault = lambda: (rig.motor.place + 180.0) % 360.0 - 180.0
+    rig.run(5.0, rate=-10.0)
+    assert not rig.said
+    assert rig.motor.now() == pytest.approx(-190.0, abs=0.1)
+
+
+def test_rates_near_a_limit():
+    assert limited(10.0, 40.0, (-50.0, 50.0), 0.5) == 10.0
+    assert limited(30.0, 40.0, (-50.0, 50.0), 0.5) == 20.0
+    assert limited(-300.0, 40.0, (-50.0, 50.0), 0.5) == -180.0
+    assert limited(10.0, 60.0, (-50.0, 50.0), 0.5) == 0.0
+    assert limited(-10.0, 60.0, (-50.0, 50.0), 0.5) == -10.0
+    assert limited(10.0, 400.0, (-50.0, 50.0), 0.5) == 10.0
+    assert limited(10.0, 1e6, (-math.inf, math.inf), 0.5) == 10.0
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    orders=st.lists(st.tuples(st.floats(-200, 200), st.floats(0.05, 1.0)), min_size=1, max_size=12),
+    delays=st.lists(st.sampled_from((0.0, 0.02, 0.2)), min_size=1, max_size=5),
+    lost=st.lists(st.booleans(), min_size=2, max_size=7),
+)
+def test_no_order_takes_a_camera_beyond_its_limits(orders, delays, lost):
+    rig = Rig(limits=(-30.0, 30.0))
+    for k, (rate, seconds) in enumerate(orders):
+        until = rig.clock.time + seconds
+        while rig.clock.time < until:
+            rig.motor.delay = delays[k % len(delays)]
+            rig.motor.fault = TimeoutError("lost") if lost[k % len(lost)] and k else None
+            rig.supervisor.order(rate)
+            wait = rig.supervisor.step()
+            rig.clock.time += max(wait, 1e-3)
+            rig.motor.now()
+    step_of_latency = FASTEST * 3.0 * max(delays)  # an order, a reading and another order
+    assert rig.motor.far <= 30.0 + step_of_latency + 1e-6
+
+
+class Hanging:
+    """Camera that never answers."""
+
+    highest_rate = FASTEST
+
+    def __init__(self):
+        self.asked, self.free = threading.Event(), threading.Event()
+
+    def heading(self):
+        self.asked.set()
+        self.free.wait()
+        raise TimeoutError
+
+    def turn(self, rate):
+        self.heading()
+
+    close = heading
+
+
+class Noted:
+    """Camera that notes its orders."""
+
+    highest_rate = FASTEST
+
+    def __init__(self):
+        self.orders, self.turned, self.closed = [], threading.Event(), threading.Event()
+
+    def heading(self):
+        return 90.0
+
+    def turn(self, rate):
+        self.orders.append(rate)
+        if rate:
+            self.turned.set()
+
+    def close(self):
+        self.closed.set()
+
+
+def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
+    monkeypatch.setattr("hitmac.agents.deploy.run.cameras.CLOSING", 0.2)
+    hanging, other, said = Hanging(), Noted(), []
+    site = Scenario(num_sensors=2, sensor_names=["north", "south"])
+    cameras = Cameras([hanging, other], site, said.append, timeout=60.0)
+    assert hanging.asked.wait(10)
+    cameras.order(np.array([10.0, 10.0]))
+    assert other.turned.wait(10)
+    assert np.isnan(cameras.headings[0])
+    cameras.order(np.array([np.nan, np.nan]))
+    assert not said
+    cameras.close()
+    assert other.closed.is_set()
+    assert said == ["camera north may still turn: it does not answer the order to stop"]
+    hanging.free.set()
+    for thread in cameras._threads:
+        thread.join(10)
+    cameras.close()
+    assert 10.0 in other.orders

@@ -1,0 +1,134 @@
+"""Command line ``hitmac run``, with cameras that turn in the computer alone."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from hitmac.agents.deploy.run.command import main, running
+from hitmac.agents.evaluate.logs import read_log
+from hitmac.envs import load_scenario
+from tests.agents.deploy.run.fakes import SITE
+
+OWN = SITE.replace(time_step=0.05)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A site's file in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    OWN.save("site.yaml")
+    return tmp_path
+
+
+@pytest.fixture
+def started(site):
+    """Starts a run in a process of its own; returns it, and what it said up to that it runs."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*arguments, **options):
+            command = [sys.executable, "-m", "hitmac", "run", "random", "--log", "run.jsonl", *arguments]
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+            process = stack.enter_context(subprocess.Popen(command, text=True, bufsize=1, **pipes, **options))
+            stack.callback(process.kill)
+            said = []
+            while not said or ": running" not in said[-1]:
+                said.append(process.stderr.readline())
+                assert said[-1], said
+            return process, said
+
+        yield start
+
+
+def test_a_site_gets_the_form_of_real_detections():
+    plain = load_scenario("hit-mac").replace(placement="fixed", sensor_positions=[(0, 0)] * 4, whole_numbers=False)
+    scenario, assumed = running(plain)
+    assert (scenario.identities, scenario.knowledge, scenario.position_noise) == (False, "shared", 16.0)
+    assert assumed == ", assumed position_noise=16 missed_detections=0.1 false_detections=0.02"
+    scenario, assumed = running(plain.replace(missed_detections=0.3, knowledge="own"))
+    assert (scenario.position_noise, scenario.missed_detections, scenario.knowledge, assumed) == (0, 0.3, "shared", "")
+
+
+def test_cameras_without_a_place_or_that_zoom_are_refused():
+    with pytest.raises(ValueError, match="placement is areas; real cameras need fixed, with sensor_positions"):
+        running(load_scenario("hit-mac"))
+    with pytest.raises(ValueError, match=r"zoom is \[30.0, 120.0\]; the cameras only turn, leave it out"):
+        running(SITE.replace(zoom=(30, 120)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--site", "none.yaml"], "No such file or directory: 'none.yaml'"),
+        (["--cameras", "none.yaml"], "No such file or directory: 'none.yaml'"),
+        (["--detections", "udp://127.0.0.1"], "udp://HOST:PORT"),
+        (["--log", "site.yaml"], "File exists: 'site.yaml'"),
+        (["--port", "70000"], "port"),
+        (["--set", "turn_angle=0"], "turn_angle"),
+        (["--minutes=-1"], "minutes"),
+    ],
+)
+def test_wrong_options_end_in_one_line(arguments, words, site, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["random", *arguments])
+    assert end.value.code == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
+    main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--log-detections"])
+    said = capsys.readouterr()
+    assert not said.out  # which is for the orders of the driver stdout
+    assert said.err.startswith("hitmac run: random for 0, 1; log: run.jsonl\n")
+    run = read_log("run.jsonl")
+    assert run.agent == "random"
+    assert run.scenario.sensor_positions == OWN.sensor_positions
+    assert len(run.time) >= 3
+    assert (run.orders != 0).any()
+    assert str(site) not in (site / "run.jsonl").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_cameras_and_leaves_a_whole_log(number, site, started):
+    process, _ = started("--cameras", "stdout")
+    turns = process.stdout
+    for _ in range(8):  # several steps
+        json.loads(turns.readline())
+    process.send_signal(number)
+    orders = [json.loads(line) for line in turns.read().splitlines()]
+    assert process.wait(30) == 0
+    assert {order["camera"]: order["rate"] for order in orders} == {"0": 0.0, "1": 0.0}
+    assert (site / "run.jsonl").read_bytes().endswith(b"\n")
+    read_log("run.jsonl")
+
+
+def test_orders_follow_detections_by_udp_and_neither_they_nor_passwords_are_logged(site, started):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
+    process, said = started("--detections", f"udp://127.0.0.1:{port}", "--port", "0", env=secret)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for _ in range(4):
+            for camera in range(2):
+                line = {"camera": camera, "detections": [[123.25, -77.5]]}
+                sender.sendto(json.dumps(line).encode(), ("127.0.0.1", port))
+            sender.sendto(b"{garbled 123.25", ("127.0.0.1", port))
+            time.sleep(OWN.time_step)
+    process.terminate()
+    said += process.stderr.readlines()
+    assert process.wait(30) == 0
+    assert any("page: http://127.0.0.1:" in line for line in said)
+    assert sum("lines of detections are invalid: it is not JSON" in line for line in said) == 1
+    text = (site / "run.jsonl").read_text()
+    assert "lines of detections are invalid" in text
+    assert '"detections"' not in text
+    assert "123.25" not in "".join(said)
+    for hidden in ("garbled", "sesame", socket.gethostname()):
+        assert hidden not in text + "".join(said)

@@ -1,0 +1,307 @@
+import json
+import logging
+import re
+import socket
+import sys
+import time
+
+import numpy as np
+import pytest
+import visca_over_ip
+
+from hitmac.agents.deploy.run.cameras import Cameras
+from hitmac.agents.deploy.run.drivers import Onvif, Printed, Simulated, Visca, load_cameras
+from hitmac.envs import Scenario, load_scenario
+from tests.agents.deploy.run.camera_servers import Motor, OnvifServer, ViscaServer
+
+HALL = Scenario(num_sensors=2, placement="fixed", sensor_positions=[[0, 0], [1, 1]], pan_limits=[[0, 90], [170, 200]])
+
+
+def test_a_simulated_camera_turns_as_ordered(monkeypatch):
+    now = 5.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    camera = Simulated(start=30.0)
+    camera.turn(10.0)
+    now = 7.0
+    assert camera.heading() == 50.0
+    camera.turn(-5.0)
+    now = 8.0
+    assert camera.heading() == 45.0
+    camera.close()
+    now = 9.0
+    assert camera.heading() == 45.0
+
+
+def test_orders_are_printed_for_another_program(capsys):
+    camera = Printed(camera="north")
+    camera.turn(12.5)
+    camera.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line) for line in lines] == [{"camera": "north", "rate": 12.5}, {"camera": "north", "rate": 0.0}]
+
+
+def test_all_cameras_by_one_name_start_as_the_site_says():
+    assert load_cameras("simulated", HALL) == [Simulated(start=45.0), Simulated(start=185.0)]
+    site = load_scenario("examples/site/site.yaml")
+    assert [camera.start for camera in load_cameras("stdout", site)] == list(site.sensor_headings)
+    assert [camera.camera for camera in load_cameras("stdout", HALL)] == ["0", "1"]
+
+
+def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
+    monkeypatch.setenv("HALL_PASSWORD", "open sesame")
+    file = tmp_path / "cameras.yaml"
+    file.write_text(
+        "1: {driver: visca, host: south, zero: 185, units_per_degree: 13.3, speeds: [1, 5, 20]}\n"
+        "0: {driver: onvif, host: north, user: me, password_env: HALL_PASSWORD, sign: 1, pan_range: [-170, 170]}\n"
+    )
+    north, south = load_cameras(file, HALL)
+    assert north == Onvif(host="north", user="me", password_env="HALL_PASSWORD", sign=1, pan_range=(-170.0, 170.0))
+    assert south == Visca(host="south", zero=185.0, units_per_degree=13.3, speeds=[1, 5, 20])
+    assert (north.port, south.port, south.highest_rate) == (80, 52381, 20.0)
+    assert "sesame" not in repr(north)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1", "it holds no sensor; it must hold the settings of each sensor: 0, 1"),
+        ("0: {driver: simulated}", "it holds 0; it must hold the settings of each sensor: 0, 1"),
+        ("{0: {driver: simulated}, 1: {driver: simulated}, south: {}}", "it holds 0, 1, south; it must hold"),
+        ("[", "expected the node content"),
+        ("{0: 3, 1: {}}", "camera 0: driver is None; it must be one of simulated, stdout, onvif, visca"),
+        ("driver: onvive", "driver is 'onvive'; it must be one of"),
+        ("driver: simulated, hots: a", "unknown setting hots: known are highest"),
+        ("driver: onvif, password: a", "unknown setting password .did you mean password_env"),
+        ("driver: simulated, highest_rate: 0", "highest_rate is 0.0; it must be over 0"),
+        ("driver: visca, sign: 1", "host is ''.*they must be a name or address, -1 or 1"),
+        ("driver: visca, host: a, sign: 0", "sign 0.*they must be"),
+        ("driver: visca, host: a, pan_range: [1, 1]", "pan_range .1.0, 1.0.; .* low under high"),
+        ("driver: visca, host: a, speeds: [2, 1]", "speeds is .2.0, 1.0.; it must be at most 24 increasing"),
+        ("driver: onvif, host: a, user: b", "password_env is ''; no environment variable"),
+    ],
+)
+def test_what_a_file_of_cameras_may_not_hold(text, words, tmp_path):
+    file = tmp_path / "cameras.yaml"
+    one = text.startswith("driver")
+    file.write_text(f"{{0: {{{text}}}, 1: {{driver: stdout}}}}" if one else text)
+    with pytest.raises(ValueError, match=f"(?s){re.escape(str(file))}: {'camera 0: ' * one}.*{words}"):
+        load_cameras(file, HALL)
+
+
+def test_sensors_are_listed_by_their_names(tmp_path):
+    hall = HALL.replace(sensor_names=["north", "1"])
+    file = tmp_path / "cameras.yaml"
+    file.write_text("{1: {driver: stdout}, north: {driver: simulated, start: 3}}")
+    assert load_cameras(file, hall) == [Simulated(start=3.0), Printed(camera="1", start=185.0)]
+
+
+class Wire:
+    """Socket that notes what is sent, and answers from a list; None is a message that gets lost."""
+
+    def __init__(self, *answers):
+        self.sent, self.answers = [], [one and bytes.fromhex(one) for one in answers]
+
+    def connect(self, address):
+        self.address = address
+
+    def send(self, message):
+        self.sent.append(message.hex(" "))
+
+    def settimeout(self, seconds):
+        pass
+
+    def recv(self, size):
+        if (answer := self.answers.pop(0)) is None:
+            raise TimeoutError
+        return answer
+
+    def close(self):
+        self.sent.append("closed")
+
+
+def visca(monkeypatch, *answers, **options):
+    wire = Wire(*answers)
+    monkeypatch.setattr(socket, "socket", lambda *_: wire)
+    return Visca(host="north", **options), wire
+
+
+RESET = "02 00 00 01 00 00 00 00 01"
+RESET_DONE = "02 01 00 01 00 00 00 00 01"
+
+
+def inquiry(number):
+    return f"01 10 00 05 00 00 00 {number:02x} 81 09 06 12 ff"  # Pan-tiltPosInq
+
+
+@pytest.mark.parametrize(
+    ("answer", "pan"),
+    [
+        ("00 0b 00 90 50 00 00 09 00 00 00 00 00 ff", 10.0),  # 0x0090 = 144 = 14.4 * 10
+        ("00 0b 00 90 50 0f 0f 07 00 00 00 00 00 ff", -10.0),
+        ("00 0b 00 90 50 00 07 08 00 0f 0f 0f 0f ff", 1920 / 14.4),
+        ("00 0c 00 90 50 00 00 00 09 00 0f 00 00 00 ff", 10.0),  # five digits, of newer cameras
+        ("00 0c 00 90 50 0f 0f 0f 07 00 00 00 00 00 ff", -10.0),
+    ],
+)
+def test_visca_asks_for_the_position(answer, pan, monkeypatch):
+    reply = f"01 11 {answer[:6]}00 00 00 01 {answer[9:]}"
+    camera, wire = visca(monkeypatch, RESET_DONE, reply, zero=30.0)
+    assert camera.heading() == pytest.approx(30.0 - pan)
+    assert wire.address == ("north", 52381)
+    assert wire.sent == [RESET, inquiry(1)]
+
+
+@pytest.mark.parametrize(
+    ("rate", "drive"),
+    [
+        (0.0, "01 01 03 03"),
+        (-12.5, "05 01 02 03"),  # clockwise: to the right, the fifth of 24 speeds up to 60
+        (14.9, "05 01 01 03"),
+        (60.0, "18 01 01 03"),
+        (1000.0, "18 01 01 03"),
+        (2.4, "01 01 03 03"),  # slower than the slowest
+    ],
+)
+def test_visca_turns_at_the_fastest_speed_that_is_not_above_the_rate(rate, drive, monkeypatch):
+    camera, wire = visca(monkeypatch, "01 11 00 03 00 00 00 01 90 41 ff")
+    camera.turn(rate)
+    assert wire.sent[1:] == [f"01 00 00 09 00 00 00 01 81 01 06 01 {drive} ff"]
+    upside_down, wire = visca(monkeypatch, "01 11 00 03 00 00 00 01 90 51 ff", sign=1)
+    upside_down.turn(-rate)
+    assert wire.sent[1:] == [f"01 00 00 09 00 00 00 01 81 01 06 01 {drive} ff"]
+
+
+def test_visca_repeats_what_got_lost_and_ignores_answers_to_earlier_messages(monkeypatch):
+    zero, done = "01 11 00 0b 00 00 00 {:02x} 90 50 00 00 00 00 00 00 00 00 ff", "01 11 00 03 00 00 00 {:02x} 90 51 ff"
+    camera, wire = visca(monkeypatch, None, None, zero.format(2), done.format(2), "00", zero.format(4))
+    assert camera.heading() == 0.0
+    assert wire.sent == [RESET, inquiry(1), inquiry(2), inquiry(3)]
+    assert camera.heading() == 0.0
+    assert wire.sent[4:] == [inquiry(4)]
+    wire.answers = [None] * 3
+    with pytest.raises(TimeoutError, match=r"no answer in 0\.4 s"):
+        camera.heading()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("01 11 00 04 00 00 00 01 90 60 02 ff", "the answer is 90 60 02 ff, an error of VISCA"),
+        ("01 11 00 01 00 00 00 01 ff", "the answer is ff, an error"),
+        ("01 11 00 03 00 00 00 01 90 51 ff", "the answer 90 51 ff holds no pan"),
+        ("01 11 00 0b 00 00 00 01 90 50 00 10 00 00 00 00 00 00 ff", "holds no pan"),
+        ("01 11 00 0b 00 00 00 01 90 50 04 00 00 00 00 00 00 00 ff", "the pan is 1137.78 degrees, beyond -180 to 180"),
+    ],
+)
+def test_visca_answers_that_are_nonsense(answer, reason, monkeypatch):
+    camera, _ = visca(monkeypatch, answer)
+    with pytest.raises(ValueError, match=reason):
+        camera.heading()
+
+
+def test_visca_counts_again_with_a_device_that_has_lost_count(monkeypatch):
+    camera, wire = visca(monkeypatch, "02 01 00 02 00 00 00 01 0f 01", "01 11 00 03 00 00 00 01 90 41 ff")
+    with pytest.raises(ConnectionError, match="lost count"):
+        camera.turn(0.0)
+    camera.close()
+    stop = "01 00 00 09 00 00 00 01 81 01 06 01 01 01 03 03 ff"
+    assert wire.sent == [RESET, stop, "closed", RESET, stop, "closed"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
+def test_the_server_that_plays_a_camera_understands_another_client():
+    motor = Motor(10.0)
+    with ViscaServer(motor, host="127.0.0.2") as server:
+        client = visca_over_ip.Camera("127.0.0.2", server.port)
+        assert client.get_pantilt_position() == (144, 0)
+        client.pantilt(-12, 0)
+        assert motor.wait_for(-30.0)
+        client.close_connection()
+
+
+@pytest.fixture
+def servers(monkeypatch):
+    monkeypatch.setenv("HALL_PASSWORD", "open sesame")
+    with OnvifServer(Motor(-20.0)) as onvif, ViscaServer(Motor(10.0)) as visca:
+        yield onvif, visca
+
+
+def cameras_file(path, onvif, visca):
+    login = f"host: 127.0.0.1, port: {onvif.port}, user: operator, password_env: HALL_PASSWORD"
+    path.write_text(
+        f"0: {{driver: onvif, {login}, highest_rate: {onvif.motor.highest_rate}, zero: 30}}\n"
+        f"1: {{driver: visca, host: 127.0.0.1, port: {visca.port}, zero: 200}}\n"
+        "2: {driver: simulated}\n"
+    )
+    return path
+
+
+def test_onvif_moves_and_stops_with_a_timeout_of_the_device(servers):
+    server, motor = servers[0], servers[0].motor
+    camera = Onvif(host="127.0.0.1", port=server.port, user="operator", password_env="HALL_PASSWORD", zero=30.0)
+    assert camera.heading() == pytest.approx(50.0)
+    camera.turn(-30.0)
+    assert motor.orders == [30.0]
+    assert motor._coming[-1][1] == 0.0
+    assert motor._coming[-1][0] == pytest.approx(time.monotonic() + 2.0, abs=1.0)
+    camera.turn(1000.0)
+    camera.close()
+    assert motor.orders == [30.0, -60.0, 0.0]
+
+
+def test_onvif_names_what_is_wrong(servers, monkeypatch):
+    port = servers[0].port
+    with pytest.raises(Exception, match="not authorized"):
+        Onvif(host="127.0.0.1", port=port).heading()
+    monkeypatch.setenv("HALL_PASSWORD", "guessed")
+    with pytest.raises(Exception, match="not authorized") as refused:
+        Onvif(host="127.0.0.1", port=port, user="operator", password_env="HALL_PASSWORD").heading()
+    assert "guessed" not in str(refused.value)
+    monkeypatch.setitem(sys.modules, "onvif", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'hitmac\[cameras\]'"):
+        Onvif(host="127.0.0.1", port=port).heading()
+
+
+def until(true, cameras, said, rates, lines=0):
+    """Order rates until something is true and so many lines have been said; return and forget them."""
+    end = time.monotonic() + 20.0
+    while not true() or len(said) < lines:
+        assert time.monotonic() < end, said
+        cameras.order(rates)
+        time.sleep(0.02)
+    lines = sorted(said)
+    said.clear()
+    return lines
+
+
+def fail_and_recover(fault, servers, cameras, said, rates):
+    """Let two of three cameras fail for a while."""
+    for server in servers:
+        server.fault = fault
+    lines = until(lambda: np.isnan(cameras.headings[:2]).all(), cameras, said, rates, lines=2)
+    assert [line[:24] for line in lines] == ["camera 0 does not work: ", "camera 1 does not work: "]
+    if fault == "nonsense":  # orders still arrive
+        assert all(server.motor.wait_for(0.0) for server in servers)
+    assert np.isfinite(cameras.headings[2])
+    for server in servers:
+        server.fault = None
+    lines = until(lambda: np.isfinite(cameras.headings).all(), cameras, said, rates, lines=2)
+    assert [line[:21] for line in lines] == ["camera 0 works again,", "camera 1 works again,"]
+    turns = lambda: all(server.motor.rate * rate < 0.0 for server, rate in zip(servers, rates, strict=False))  # noqa: E731
+    assert not until(turns, cameras, said, rates)  # clockwise
+
+
+def test_cameras_that_fail_one_way_after_the_other(servers, tmp_path, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    hall = Scenario(num_sensors=3, pan_limits=[[-30, 90], [150, 230], [-180, 180]])
+    drivers, said = load_cameras(cameras_file(tmp_path / "cameras.yaml", *servers), hall), []
+    cameras = Cameras(drivers, hall, said.append, timeout=0.6)
+    assert not until(lambda: np.isfinite(cameras.headings).all(), cameras, said, [0.0, 0.0, 0.0])
+    np.testing.assert_allclose(cameras.headings, [50.0, 190.0, 0.0], atol=1.0)
+    for k, fault in enumerate(("silent", "late", "nonsense")):
+        fail_and_recover(fault, servers, cameras, said, np.array([6.0, -6.0, 1.0]) * (-1) ** k)
+    assert all(server.motor.wait_for(0.0) for server in servers)  # without orders
+    cameras.close()
+    assert not said
+    printed = caplog.text + "".join(capfd.readouterr()) + repr(drivers)
+    assert "sesame" not in printed

@@ -1,0 +1,300 @@
+"""The live page: its server, and the page in a browser."""
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+
+from hitmac.agents.deploy.run import live as module
+from hitmac.agents.deploy.run.live import Live
+from hitmac.envs import load_scenario
+
+SCENARIO = load_scenario("hit-mac")
+
+
+def frame(live, **changes):
+    """A frame of four cameras, of which the second does not answer."""
+    return {
+        "time": 1.8e9,
+        "heading": [0.0, None, 180.0, -90.0],
+        "view": [90.0] * 4,
+        "reach": [800.0] * 4,
+        "position": [[-500, 500], [500, 500], [500, -500], [-500, -500]],
+        "tracks": [[100.0, 50.0, 400.0, 100.0, 900.0, 0.9, 7], [-300.0, 0.0, 100.0, 0.0, 100.0, 0.4, 8]],
+        "detections": [[0, 90.0, 60.0]],
+        "covered": 0.75,
+        "paused": live.paused,
+        "by_hand": list(live.by_hand),
+        "messages": [],
+    } | changes
+
+
+@pytest.fixture
+def live():
+    served = Live(SCENARIO, names=["north", "<b>east", "south", "west"])
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The server's time, set by the test."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def ask(live, method="GET", path="", body=None, **headers):
+    """Return the status and the body of an answer; `path` follows the token, or is whole."""
+    parts = urlsplit(live.address)
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=60)
+    connection.request(method, path if path.startswith("/") else parts.path + path, body, headers)
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
+
+
+def order(live, hands, page="a", **more):
+    status, body = ask(live, "POST", "order", json.dumps({"page": page, "hands": hands, **more}))
+    assert status == 200
+    return json.loads(body)["held"]
+
+
+def test_only_the_page_itself_gives_orders(live):
+    valid = json.dumps({"page": "a", "hands": {"0": 5}, "paused": True})
+    refused = {
+        "no token": (404, {"path": "/order"}),
+        "another token": (404, {"path": "/" + "x" * 22 + "/order"}),
+        "a file": (404, {"path": "../../../../etc/passwd"}),
+        "too large": (413, {"body": "x" * (2**14 + 1)}),
+        "no size": (413, {"Content_Length": "many"}),
+        "not JSON": (400, {"body": "{"}),
+        "not an order": (400, {"body": "[]"}),
+        "no such camera": (400, {"body": valid.replace('"0"', '"4"')}),
+        "a negative camera": (400, {"body": valid.replace('"0"', '"-1"')}),
+        "no rate": (400, {"body": valid.replace("5", "NaN")}),
+        "no text": (400, {"body": b"\xff"}),
+    }
+    for why, (status, request) in refused.items():
+        assert ask(live, "POST", **{"path": "order", "body": valid} | request)[0] == status, why
+    assert (live.paused, live.by_hand) == (False, {})
+    assert ask(live, "POST", "order", valid)[0] == 200
+    assert (live.paused, live.by_hand) == (True, {0: 5.0})
+
+
+def test_only_the_page_is_served(live):
+    assert ask(live)[0] == 200
+    for path in ("/", "page.css", "../live.py", "order"):
+        assert ask(live, path=path)[0] == 404, path
+    assert ask(live, "DELETE")[0] == 501
+
+
+def test_a_camera_stops_without_renewal_and_is_given_back(live, clock):
+    assert order(live, {2: -12.5, 0: 0}) == [2, 0]
+    clock[0] = 0.9
+    assert live.by_hand == {2: -12.5, 0: 0.0}
+    clock[0] = 1.1
+    assert live.by_hand == {2: 0.0, 0: 0.0}
+    assert order(live, {2: 3}) == [2]
+    clock[0] = 2.0
+    assert live.by_hand == {2: 3.0}
+    clock[0] = 6.0
+    assert live.by_hand == {2: 0.0}
+    clock[0] = 6.2
+    assert live.by_hand == {}
+
+
+def test_the_first_page_to_take_a_camera_has_it(live, clock):
+    order(live, {1: 4})
+    assert order(live, {1: -9, 3: 2}, "b") == [3]
+    assert live.by_hand == {1: 4.0, 3: 2.0}
+    assert order(live, {}) == []
+    assert order(live, {1: -9, 3: 2}, "b", paused=True) == [1, 3]
+    assert live.paused
+    order(live, {}, "b", paused=False)
+    assert (live.paused, live.by_hand) == (False, {})
+
+
+def test_a_new_page_has_the_last_frame_and_the_messages(live):
+    for number in range(60):
+        live.publish(frame(live, time=float(number), messages=[f"message {number}"]))
+    found = json.loads(ask(live, "POST", "order", '{"page": "a", "hands": {}}')[1])["frame"]
+    assert found["time"] == 59.0
+    assert found["messages"] == [[float(number), f"message {number}"] for number in range(10, 60)]
+
+
+@pytest.mark.parametrize("port", ["in use", 2**16])
+def test_a_port_that_cannot_be_opened_is_named(live, port):
+    port = urlsplit(live.address).port if port == "in use" else port
+    with pytest.raises(OSError, match=rf"^the page cannot listen on 127\.0\.0\.1:{port}: .+$"):
+        Live(SCENARIO, port)
+
+
+@pytest.fixture
+def tab(browser, live, clock):
+    """A page at which nothing expires while the machine is busy."""
+    browser.errors.clear()
+    browser.requests.clear()
+    live.publish(frame(live))
+    browser.open(live.address)
+    browser.wait_for("document.querySelectorAll('#cameras li').length === 4")
+    browser.run("live.then((page) => { page.renew = () => void page.send() })")
+    yield browser
+    browser.open("about:blank")
+    assert browser.errors == []
+    assert all(one.startswith((live.address, "data:", "about:")) for one in browser.requests)
+
+
+def shown(tab, live, expression, **changes):
+    """Publish frames, as the loop does, until an expression on the page is true."""
+    for _ in range(6000):
+        live.publish(frame(live, **changes))
+        if tab.run(f"live.then((page) => Boolean({expression}))"):
+            return
+        tab.run("new Promise((resolve) => setTimeout(resolve, 20))")
+    raise AssertionError(f"never true: {expression}")
+
+
+def until(tab, condition):
+    """Wait, while the page runs, until a condition on the server holds."""
+    for _ in range(6000):
+        if condition():
+            return
+        tab.run("new Promise((resolve) => setTimeout(resolve, 10))")
+    raise AssertionError("the condition never held")
+
+
+def key(tab, kind, name):
+    tab.send("Input.dispatchKeyEvent", type=kind, key=name, code=name)
+
+
+BUTTON = "document.querySelectorAll('#cameras li')[{}].querySelectorAll('button')[{}]"
+TAKE, TURN_LEFT, STOP, TURN_RIGHT, GIVE_BACK = range(5)
+
+
+def test_a_frame_appears(tab, live):
+    shown(tab, live, "page.frame.time === 1.8e9 + 7", time=1.8e9 + 7, messages=["camera <i>east</i>: no answer"])
+    text = "document.getElementById('{}').textContent"
+    shown(tab, live, f"{text.format('now')}.includes('2 tracks, coverage 0.75')")
+    assert tab.run(text.format("silent")) == "No answer: <b>east"
+    assert tab.run(text.format("title")) == "hit-mac"
+    assert tab.run("document.querySelectorAll('b b, i i').length") == 0
+    assert tab.run("[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent)") == [
+        "0°", "does not answer", "180°", "-90°",
+    ]  # fmt: skip
+    shown(tab, live, f"{text.format('messages')}.endsWith('camera <i>east</i>: no answer')")
+    shown(tab, live, f"{text.format('silent')} === ''", heading=[0.0] * 4)
+
+
+def test_messages_are_added_the_latest_first(tab, live):
+    lines = "[...document.querySelectorAll('#messages li')].map((one) => one.lastChild.textContent)"
+    for number in range(1, 53):
+        live.publish(frame(live, messages=[f"message {number}"]))
+        if number < 4:
+            shown(tab, live, f"{lines}.length === {number}")
+    shown(tab, live, f"{lines}[0] === 'message 52'")
+    assert tab.run(lines) == [f"message {number}" for number in range(52, 2, -1)]
+
+
+def test_tracks_and_detections_are_drawn_where_they_are(tab, live):
+    """The picture without them differs along the ellipse's axes and at the cross, and nowhere else."""
+    row = [300.0, -200.0, 150.0**2, 0.0, 50.0**2, 1.0, 0]  # half axes 300 and 100
+    turned = [300.0, -200.0, 100.0**2, 0.9 * 80 * 100, 80.0**2, 1.0, 0]
+    pixel = (
+        "(() => {{ const {{ scene }} = page; const scale = scene.canvas.width / scene.width;"
+        "const [x, y] = scene.place({}, {}).map((one) => Math.round(one * scale));"
+        "const context = document.createElement('canvas').getContext('2d');"
+        "context.drawImage(scene.canvas, 2 - x, 2 - y); const around = context.getImageData(0, 0, 5, 5).data;"
+        "return around.some((one, k) => k % 4 === 1 && one < 170) }})()"  # green, low in the colours of both
+    )
+    gone = {"heading": [None] * 4, "detections": []}
+    for tracks, on, off in (
+        ([row], [(600, -200), (0, -200), (300, -100)], [(300, -200), (300, 100)]),
+        ([turned], [(300 + 190, -200 + 146)], [(300 + 190, -200 - 146)]),  # along the axis of most variance
+    ):
+        shown(tab, live, "page.frame.tracks.length === 0", tracks=[], **gone)
+        assert not any(tab.run(f"live.then((page) => {pixel.format(*place)})") for place in on)
+        shown(tab, live, " && ".join(pixel.format(*place) for place in on), tracks=tracks, **gone)
+        assert not any(tab.run(f"live.then((page) => {pixel.format(*place)})") for place in off)
+    shown(tab, live, pixel.format(-700, 300), tracks=[], **gone | {"detections": [[2, -700.0, 300.0]]})
+
+
+def test_pause(tab, live):
+    tab.run("document.getElementById('pause').click()")
+    until(tab, lambda: live.paused)
+    shown(tab, live, "document.getElementById('pause').textContent === 'Resume'")
+    shown(tab, live, "document.getElementById('now').textContent.endsWith('paused')")
+    key(tab, "keyDown", " ")
+    until(tab, lambda: not live.paused)
+
+
+def test_a_camera_by_hand_turns_while_a_key_is_pressed(tab, live, clock):
+    tab.run(BUTTON.format(2, TAKE) + ".click()")
+    until(tab, lambda: live.by_hand == {2: 0.0})
+    shown(tab, live, f"{BUTTON.format(2, TAKE)}.hidden")
+    tab.run("document.getElementById('rate').value = 20")
+    key(tab, "keyDown", "ArrowLeft")
+    until(tab, lambda: live.by_hand == {2: 20.0})
+    clock[0] += 4.5
+    until(tab, lambda: live.by_hand == {2: 20.0})  # the page renews it
+    key(tab, "keyUp", "ArrowLeft")
+    until(tab, lambda: live.by_hand == {2: 0.0})
+    tab.run(BUTTON.format(0, TAKE) + ".click()")
+    until(tab, lambda: live.by_hand == {2: 0.0, 0: 0.0})
+    tab.run("live.then((page) => page.choose(2))")
+    tab.run(BUTTON.format(0, TURN_LEFT) + ".focus()")  # of another camera than the chosen one
+    key(tab, "keyDown", "ArrowRight")
+    until(tab, lambda: live.by_hand == {2: -20.0, 0: 0.0})
+    key(tab, "keyUp", "ArrowRight")
+    until(tab, lambda: live.by_hand == {2: 0.0, 0: 0.0})
+    tab.run(BUTTON.format(0, GIVE_BACK) + ".click()")
+    key(tab, "keyDown", "ArrowRight")
+    until(tab, lambda: live.by_hand == {2: -20.0})
+    tab.run("window.dispatchEvent(new Event('blur'))")
+    until(tab, lambda: live.by_hand == {2: 0.0})
+    tab.run(BUTTON.format(2, GIVE_BACK) + ".click()")
+    until(tab, lambda: live.by_hand == {})
+
+
+def test_a_camera_turns_while_its_button_is_pressed(tab, live):
+    for camera in (0, 3):
+        tab.run(BUTTON.format(camera, TAKE) + ".click()")
+    until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
+    shown(tab, live, f"!{BUTTON.format(3, TURN_RIGHT)}.parentElement.hidden")
+    box = tab.run(f"{BUTTON.format(0, TURN_RIGHT)}.getBoundingClientRect().toJSON()")
+    mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
+    tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+    until(tab, lambda: live.by_hand == {0: -10.0, 3: 0.0})
+    tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | {"x": 3})
+    until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
+    tab.run(BUTTON.format(3, TURN_LEFT) + ".focus()")
+    key(tab, "keyDown", "Enter")
+    until(tab, lambda: live.by_hand == {0: 0.0, 3: 10.0})
+    key(tab, "keyUp", "Enter")
+    until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
+
+
+def test_a_camera_of_another_page_cannot_be_taken(tab, live):
+    order(live, {1: 0}, "other")
+    shown(tab, live, f"{BUTTON.format(1, TAKE)}.disabled")
+    tab.run("live.then((page) => page.take(1))")
+    order(live, {1: 0}, "other")
+    shown(tab, live, "!page.hands.size")
+
+
+def test_a_page_without_a_server_loses_its_cameras(tab, live):
+    tab.run(BUTTON.format(2, TAKE) + ".click()")
+    until(tab, lambda: live.by_hand == {2: 0.0})
+    tab.run("live.then((page) => { page.answered -= 5000; Live.prototype.renew.call(page) })")
+    assert tab.run("live.then((page) => page.hands.size)") == 0
+    shown(tab, live, f"!{BUTTON.format(2, TAKE)}.hidden")
+
+
+def test_every_button_has_a_name(tab):
+    names = tab.run("[...document.querySelectorAll('button')].map((one) => one.ariaLabel || one.textContent)")
+    assert names.pop() == "Pause"
+    assert len(names) == len(set(names)) == 20
+    assert all(len(name) > 3 for name in names)
