@@ -95,7 +95,7 @@ def _load_released(name: Name, scenario: Scenario, _: Any) -> Agent:
 
 
 def _load_mate(name: Name, scenario: Scenario, _: Any) -> Agent:
-    if not scenario.warehouses:
+    if not scenario.is_game:
         raise ValueError(f"{name.text} plays scenarios with warehouses, such as mate-4v8-9; got {scenario.name}")
     return registry.as_custom(name.text, RuleAgent("sensors", name.parts[0]))
 

@@ -82,7 +82,7 @@ def _listing() -> str:
         width, height = (2 * half for half in scene.extent)
         arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
         about = f"walk: {scene.walk}; placement: {scene.placement}{''.join(f'; {note}' for note in notes)}"
-        if scene.warehouses:
+        if scene.is_game:
             about = "game of two teams; sizes as mate-6v10-4"
         lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")
     lines += ["", f"{PROGRAM} NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]

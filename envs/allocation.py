@@ -29,10 +29,10 @@ GRID_FROM = 10_000
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for values fixed by the scenario."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    large = n * m >= GRID_FROM and not scenario.warehouses
+    large = n * m >= GRID_FROM and not scenario.is_game
     b = num_envs if large else padded(num_envs)
     walls = scenario.all_walls
-    cargo, game = make_game(scenario, b) if scenario.warehouses else (None, None)
+    cargo, game = make_game(scenario, b) if scenario.is_game else (None, None)
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -49,14 +49,14 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
-        knowledge=make_knowledge(scenario, b) if scenario.identities and scenario.knowledge != "full" else None,
+        knowledge=make_knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         poses=make_poses(scenario, num_envs),
         streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
         values=make_values(scenario),
-        motors=make_motors(scenario, b) if scenario.turn_rates else None,
+        motors=make_motors(scenario, b),
         cargo=cargo,
         game=game,
         no_game=None if game else (),
@@ -122,7 +122,7 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     off its rail, or a heading beyond its limits.
     """
     finite = np.isfinite(places)
-    if scenario.warehouses and (name in PATHS or np.isnan(places).any()):
+    if scenario.is_game and (name in PATHS or np.isnan(places).any()):
         raise ValueError(f"{name} is {shortly(places)}; with warehouses no target is absent or follows tracks")
     if name.startswith("target_"):
         absent = np.isnan(places).all(-1)

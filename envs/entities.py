@@ -71,7 +71,7 @@ class EntityObserver:
     features = ("entities",)
 
     def __init__(self, scenario: Scenario, team: str = "sensors") -> None:
-        if not scenario.warehouses:
+        if not scenario.is_game:
             raise ValueError(f"scenario {scenario.name!r} has no warehouses; entities are observed in duels")
         n, m = scenario.num_sensors, scenario.num_targets
         counts = {

@@ -102,7 +102,7 @@ class Simulator:
         self._everyone = np.ones(self.num_envs, np.bool_)
         shapes: list[tuple[int, ...]] = [(self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)]
         self._action_shapes = dict.fromkeys(shapes)
-        self.game: Any = Game(self) if self.scenario.warehouses else None
+        self.game: Any = Game(self) if self.scenario.is_game else None
         self._degrees = (self.num_envs, n, 2) if self.game else (self.num_envs, n) if motors else None
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2

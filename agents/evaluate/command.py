@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _evaluate_log(options.log, options)
             return
         scenes = _scenarios(options)
-        game = options.cross or options.against or (len(scenes) == 1 and scenes[0].warehouses)
+        game = options.cross or options.against or (len(scenes) == 1 and scenes[0].is_game)
         sweeps = {} if game else dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]

@@ -86,7 +86,7 @@ def evaluate_cross(
         ValueError: no episode, an unknown name, or a scenario without two teams.
     """
     scenario = load_scenario(scenario)
-    if not scenario.warehouses:
+    if not scenario.is_game:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
     rows, columns = _loaded("sensors", sensors, scenario), _loaded("targets", targets, scenario)
     seeds = range(seed, seed + positive("episodes", episodes))

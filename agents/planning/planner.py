@@ -19,7 +19,8 @@ from hitmac.agents.tracking.tracks import Estimate, Tracks, TracksState
 from hitmac.envs.base.nearest import make_cells
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.base.threads import Threads, cores
-from hitmac.envs.parts.lenses import KEEP, NARROWER, WIDER
+from hitmac.envs.parts.lenses import KEEP, NARROWER, WIDER, make_lens
+from hitmac.envs.parts.motors import delay_of
 from hitmac.envs.parts.rails import STAND, make_rails
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.values import make_values
@@ -186,7 +187,7 @@ class PlannerAgent(PlanningPolicy):
         limited = bool(np.isfinite(limits).any())
         circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
         farthest = min(self.horizon, math.ceil(circle / turned.min()))
-        stage, horizon = _stages(self.horizon, per_length, _delay(scenario))
+        stage, horizon = _stages(self.horizon, per_length, delay_of(scenario))
         weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / samples).astype(np.float32)
         ways, first, then = _ways(scenario)
         unknown = scenario.random_discs and not beliefs.shown
@@ -332,38 +333,19 @@ class PlannerAgent(PlanningPolicy):
         return shares
 
 
-def _delay(scenario: Scenario) -> int:
-    """Return the sub-steps until a turn takes effect: those of commands, and half those to and from its rate."""
-    if not scenario.acceleration:
-        return scenario.command_delay
-    rate = min(scenario.of_each_sensor("turn_angle").max() / scenario.time_step, scenario.rates[1])
-    return scenario.command_delay + round(0.5 * rate / scenario.acceleration / scenario.time_step)
-
-
 def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     """Return the ways of plans, their first actions (d, A), and the ways (A,) that continue them."""
     moves = range(3) if scenario.rails else (STAND,)
     zooms = [(KEEP, 0)]
-    for degrees in (_ZOOMED if scenario.warehouses else (scenario.zoom_step,)) if scenario.zoom else ():
+    for degrees in (_ZOOMED if scenario.is_game else (scenario.zoom_step,)) if scenario.zoom else ():
         zooms += [(zoom, math.ceil(degrees / scenario.zoom_step)) for zoom in (NARROWER, WIDER)]
     each = [(*zoom, move) for zoom in zooms for move in moves]
     actions = dict(zip(("zoom", "zooms", "move"), np.array(each).T.copy(), strict=True))
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(each))
     then = np.array([each.index((KEEP, 0, move)) for *_, move in each])
-    limits, rails = scenario.zoom or (0.0, 360.0), make_rails(scenario.rails or [[(0.0, 0.0)]])
-    clear = Sight(scenario).along(rails, scenario.rail_step) if scenario.rails else np.zeros((0, 0, 0), np.float32)
-    narrowest, widest = map(float, limits)
-    steps, rail_step = float(scenario.zoom_step), float(scenario.rail_step)
-    ways = Ways(
-        **actions,
-        zoom_step=steps,
-        narrowest=narrowest,
-        widest=widest,
-        rails=rails,
-        rail_step=rail_step,
-        rail_clear=clear,
-    )
-    return ways, first, then
+    rails, step = make_rails(scenario.rails or [[(0.0, 0.0)]]), float(scenario.rail_step)
+    clear = Sight(scenario).along(rails, step) if scenario.rails else np.zeros((0, 0, 0), np.float32)
+    return Ways(**actions, lens=make_lens(scenario), rails=rails, rail_step=step, rail_clear=clear), first, then
 
 
 def _worth(scenario: Scenario) -> Worth:

@@ -16,8 +16,8 @@ from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
 from hitmac.envs.base.nearest import Cells, box_of, sort_into_cells
 from hitmac.envs.base.threads import blocks
 from hitmac.envs.parts.knowledge import popcount
-from hitmac.envs.parts.lenses import NARROWER, WIDER
-from hitmac.envs.parts.rails import BACK, FORWARD, STAND, Rails, gone_along, rail_of, way_between
+from hitmac.envs.parts.lenses import Lens, view_ahead
+from hitmac.envs.parts.rails import STAND, Rails, place_ahead, rail_of
 from hitmac.envs.parts.values import Values, value_of
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
@@ -29,9 +29,7 @@ class Ways(NamedTuple):
     move: np.ndarray  # (A,) int64 actions
     zoom: np.ndarray  # (A,) int64 actions
     zooms: np.ndarray  # (A,) int64 sub-steps with that zoom
-    zoom_step: float  # degrees
-    narrowest: float
-    widest: float
+    lens: Lens
     rails: Rails
     rail_step: float
     rail_clear: np.ndarray  # (r, P, DIRECTIONS) obstacles around the rails' places; or empty: as at the present place
@@ -177,24 +175,8 @@ def _unhide(hidden, i, x, y, who, lens, seen):
 
 @inlined
 def _lens_ahead(ways, way, ahead, squared, view):
-    """Return the squared range and half the field of view of a way after `ahead` sub-steps.
-
-    Given are the present `squared` and `view`. The area of a view, ``range^2 * view``, is constant.
-    """
-    step = ways.zoom_step * (int(ways.zoom[way] == WIDER) - int(ways.zoom[way] == NARROWER))
-    gone = step * min(ahead, ways.zooms[way])
-    then = min(max(view + gone, ways.narrowest), ways.widest) if step != 0.0 else view
-    return (squared * view / then if then != view else squared), 0.5 * then
-
-
-@inlined
-def _rail_ahead(ways, way, ahead, rail, along):
-    """Return the offset (x, y) of a sensor on a rail after `ahead` sub-steps, and its place there; -1: the present."""
-    steps = ahead * (int(ways.move[way] == FORWARD) - int(ways.move[way] == BACK))
-    begin = along * ways.rails.length[rail]
-    then = gone_along(ways.rails, rail, begin, steps * ways.rail_step)
-    x, y = way_between(ways.rails, rail, begin, then)
-    return np.float32(x), np.float32(y), (-1 if steps == 0 else round(then / ways.rail_step))
+    """Return the squared range and half the field of view of a way after `ahead` sub-steps, from the present ones."""
+    return view_ahead(ways.lens, ways.zoom[way], min(ahead, ways.zooms[way]), squared, view)
 
 
 @inlined
@@ -246,7 +228,8 @@ def mark_all(sensors, settings, first, futures, views, share):
                         x, y, place, most = one(0.0), one(0.0), -1, min(horizon.last[s], farthest)
                         if ways.move[way] != STAND:
                             rail = rail_of(ways.rails, i)
-                            x, y, place = _rail_ahead(ways, way, horizon.middle[s], rail, settings.along[r, i])
+                            begin, steps = settings.along[r, i], horizon.middle[s]
+                            x, y, place = place_ahead(ways.rails, rail, ways.rail_step, ways.move[way], steps, begin)
                         squared, half = _lens_ahead(ways, way, horizon.middle[s], view[VIEW_RANGE], field)
                         lens = _Lens(
                             one(view[VIEW_X]), one(view[VIEW_Y]), one(view[VIEW_COS]), one(view[VIEW_SIN]), x, y,

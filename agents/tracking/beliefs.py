@@ -225,7 +225,7 @@ def track_recorded_all(rules, scene, views, cells, last_age, new, share):
 
 def shown_to_beliefs(scenario: Scenario) -> dict[str, bool]:
     """Return the observer's options for beliefs about a scenario: in a game with random discs these, else {}."""
-    return {"discs": True} if scenario.warehouses and scenario.random_discs and scenario.identities else {}
+    return {"discs": True} if scenario.is_game and scenario.random_discs and scenario.identities else {}
 
 
 class Frame(NamedTuple):
@@ -451,7 +451,7 @@ class Beliefs(Estimator):
 
     def _in_the_way(self, views: np.ndarray, discs: np.ndarray | None) -> np.ndarray:
         """Return the discs (R, k, 3) along which targets that carry loads slide: obstacles and sensors."""
-        if not self.scenario.warehouses:
+        if not self.scenario.is_game:
             return np.zeros((len(views), 0, 3))
         radius = np.full(views.shape[:2], self.scenario.sensor_radius)
         sensors = np.stack((views[..., VIEW_X], views[..., VIEW_Y], radius), -1)

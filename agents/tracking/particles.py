@@ -461,7 +461,7 @@ class ParticleTracker:
         given = convert("model", Annotated[str, Choice(MODELS)] | None, model)
         self._walk = walk_model.walk_model(self.scenario, None if given is None else MODELS.index(given))
         self._sight = Sight(self.scenario)
-        if self._walk.model == CARRY and not self.scenario.warehouses:
+        if self._walk.model == CARRY and not self.scenario.is_game:
             raise ValueError(f"model is {model!r}; it needs a scenario with warehouses")
         keys = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(

@@ -516,14 +516,14 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
 def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
     """Return the options, where those not given have defaults that depend on the others and on the scenario."""
     if isinstance(asked, DuelOptions):
-        if not scenario.warehouses:
+        if not scenario.is_game:
             raise ValueError(f"--scenario is {scenario.name}, which has no warehouses; two teams play in mate-4v8-9")
         return asked
     if isinstance(asked, HitMacOptions):
         defaults: Any = with_defaults(HitMacOptions, asked.algorithm)
     else:
         believes = scenario.knowledge in ("full", "shared") and not asked.per_sensor
-        game = bool(scenario.warehouses) and believes
+        game = scenario.is_game and believes
         defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, game)
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
@@ -676,7 +676,7 @@ def check_on(options: Options, scenario: Scenario) -> None:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     features = check_features(options.features)
     targets, plays = options.task.spec.role == "targets", options.opponent is not None or options.reward != REWARDS[0]
-    if (targets or plays) and not scenario.warehouses:
+    if (targets or plays) and not scenario.is_game:
         raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
     if options.opponent is not None:
         load_opponent(options.opponent, scenario, "sensors" if targets else "targets")

@@ -188,7 +188,7 @@ def load_trained(options: Options, scenario: Scenario) -> Agent:
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
     """Evaluate the policies of runs, by name, and the baselines; policies of one name are seeds of one agent."""
     options = trainings[0][1]
-    if scenario.warehouses:
+    if scenario.is_game:
         return evaluate_duel([job.folder for _, job in trainings], options, scenario)
     print(f"\nevaluating {options.episodes} episodes of each agent; --episodes sets another number")
     with checked_device(options.device):
@@ -241,7 +241,7 @@ def report(
     """
     run_dir, size = options.folder, (scenario.num_sensors, scenario.num_targets)
     metric = "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
-    game, times, warned = bool(scenario.warehouses), dict[str, Any](), list[str]()
+    game, times, warned = scenario.is_game, dict[str, Any](), list[str]()
     if not game:
         warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
         times |= reached(progress or Progress(), scenario)

@@ -66,6 +66,11 @@ class Parameters(arena.Parameters):
         yield "placement", self.placement == "areas" or not many, "areas with warehouses"
 
     @property
+    def is_game(self) -> bool:
+        """True with warehouses."""
+        return bool(self.warehouses)
+
+    @property
     def cargo_worth(self: Any) -> float:
         """Value of delivering one cargo in a game: the number of full steps across the arena, rounded up."""
         return float(math.ceil(2.0 * min(self.extent) / (self.max_speed * self.time_step)))

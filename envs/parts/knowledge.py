@@ -70,8 +70,10 @@ class Known(NamedTuple):
     report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
 
 
-def make_knowledge(scenario: Any, b: int) -> Knowledge:
-    """Return the knowledge of `b` scenes, empty."""
+def make_knowledge(scenario: Any, b: int) -> Knowledge | None:
+    """Return the knowledge of `b` scenes, empty; None if all is known, or targets have no identities."""
+    if scenario.knowledge == "full" or not scenario.identities:
+        return None
     n, m = scenario.num_sensors, scenario.num_targets
     rows = 1 if scenario.knowledge == "shared" else n
     messages = scenario.knowledge == "neighbours"

@@ -1,7 +1,7 @@
 """Lenses that zoom: a narrower view of the same area reaches farther. Compiled by numba."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -29,11 +29,25 @@ class Parameters(arena.Parameters):
         zooms = len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]
         words = "the narrowest and the widest field of view"
         yield "zoom", zooms or not self.zoom, f"empty, or {words}, at most 360 degrees"
-        yield "zoom", zooms or not self.warehouses, f"{words} with warehouses"
+        yield "zoom", zooms or not self.is_game, f"{words} with warehouses"
         if zooms:
             (narrowest, widest), view = self.zoom, self.field_of_view
             fits = narrowest <= np.min(view) and np.max(view) <= widest
             yield "field_of_view", fits, f"within zoom ({narrowest:g} to {widest:g} degrees)"
+
+
+class Lens(NamedTuple):
+    """Lenses of a scenario, for planners."""
+
+    step: float  # degrees, of a zoom
+    narrowest: float
+    widest: float
+
+
+def make_lens(scenario: Any) -> Lens:
+    """Return the lenses of a scenario."""
+    narrowest, widest = map(float, scenario.zoom or (0.0, 360.0))
+    return Lens(float(scenario.zoom_step), narrowest, widest)
 
 
 @inlined
@@ -55,3 +69,14 @@ def zoom(state, p, action, first, last):
                     step = -p.zoom_step if action[b, n + i] == NARROWER else p.zoom_step
                     view = min(max(state.sensor[i, at.FIELD_OF_VIEW, b] + step, p.narrowest), p.widest)
                     set_field_of_view(state, b, i, view)
+
+
+@inlined
+def view_ahead(lens, action, times, squared, view):
+    """Return the squared range and half the field of view that `times` zooms make of `squared` and `view`, for plans.
+
+    The area of a view, ``range^2 * view``, is constant.
+    """
+    step = lens.step * (int(action == WIDER) - int(action == NARROWER))
+    then = min(max(view + step * times, lens.narrowest), lens.widest) if step != 0.0 else view
+    return (squared * view / then if then != view else squared), 0.5 * then

@@ -48,7 +48,7 @@ class Parameters(arena.Parameters):
         yield "command_delay", highest or not self.command_delay, "0 without turn_rates"
         moves = not self.dead_zone or self.dead_zone < highest
         yield "dead_zone", moves, f"0, or under the highest of turn_rates ({highest:g})"
-        turns = self.action == "turn" or self.warehouses or (highest and not self.zoom and not self.rails)
+        turns = self.action == "turn" or self.is_game or (highest and not self.zoom and not self.rails)
         yield "action", turns, "turn, without warehouses, and without turn_rates or with zoom or rails"
 
     @property
@@ -67,10 +67,20 @@ class Motors(NamedTuple):
     moved: np.ndarray  # (n, B) bool: the heading changed
 
 
-def make_motors(scenario: Any, b: int) -> Motors:
-    """Return the motors of `b` scenes at rest."""
+def make_motors(scenario: Any, b: int) -> Motors | None:
+    """Return the motors of `b` scenes at rest; None if turns are at once."""
     n = scenario.num_sensors
+    if not scenario.turn_rates:
+        return None
     return Motors(np.zeros((scenario.command_delay + 1, n, b)), motor_of(scenario), np.zeros((n, b), np.bool_))
+
+
+def delay_of(scenario: Any) -> int:
+    """Return the sub-steps until a turn takes effect: of its command, and half of its way to the rate."""
+    if not scenario.acceleration:
+        return scenario.command_delay
+    rate = min(scenario.of_each_sensor("turn_angle").max() / scenario.time_step, scenario.rates[1])
+    return scenario.command_delay + round(0.5 * rate / scenario.acceleration / scenario.time_step)
 
 
 @inlined

@@ -46,7 +46,7 @@ class Parameters(arena.Parameters):
             free = self.num_sensors * large**2 <= self._room
             yield "disc_radius", large <= most, f"at most the arena ({most:g})"
             yield "disc_radius", free, "smaller, since no disc may cover any sensor"
-        yield "disc_areas", self.warehouses or not self.disc_areas, "empty without warehouses"
+        yield "disc_areas", self.is_game or not self.disc_areas, "empty without warehouses"
         fits = all(map(self._holds_area, self.disc_areas))
         yield "disc_areas", fits, f"[x low, x high, y low, y high] {self._inside}"
 

@@ -111,6 +111,19 @@ def way_between(rails, r, along, other):
 
 
 @inlined
+def place_ahead(rails, r, step, action, times, along):
+    """Return the offset (x, y) of a sensor on rail r after moves by `step`, and the number of the place, for plans.
+
+    `along` is its share of the rail. Places are counted in steps from the first corner; -1: the present one.
+    """
+    steps = times * (int(action == FORWARD) - int(action == BACK))
+    begin = along * rails.length[r]
+    then = gone_along(rails, r, begin, steps * step)
+    x, y = way_between(rails, r, begin, then)
+    return np.float32(x), np.float32(y), (-1 if steps == 0 else round(then / step))
+
+
+@inlined
 def put_on_rail(state, rails, b, i, along):
     """Put sensor i of scene b at a place on its rail."""
     if rails is not None:

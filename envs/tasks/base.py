@@ -71,9 +71,9 @@ Features = Sequence[str] | Callable[[Scenario], Any]
 
 def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
     """Return a player of a team, given its name or itself, which is copied if it has a memory; None for None."""
-    if opponent is None or (scenario.warehouses and callable(getattr(opponent, "act", None))):
+    if opponent is None or (scenario.is_game and callable(getattr(opponent, "act", None))):
         return copy.deepcopy(opponent) if hasattr(opponent, "get_state") else opponent
-    if not scenario.warehouses:
+    if not scenario.is_game:
         raise ValueError(f"opponent is {opponent!r}; it must be None in a scenario without warehouses")
     if isinstance(opponent, str | Path) and opponent not in RULES[team]:
         return find_player(opponent, scenario, team)
@@ -160,7 +160,7 @@ class Task:
         if self.simulator is None:
             self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario, self.num_envs = self.simulator.scenario, self.simulator.num_envs
-        if self.scenario.warehouses and self.spec.role in ("executor", "coordinator"):
+        if self.scenario.is_game and self.spec.role in ("executor", "coordinator"):
             raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
         near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
         self.observer = make_observer(self.scenario, self.features, self.team, **near)
@@ -232,7 +232,7 @@ class Task:
 
     def episode_steps(self, given: int | None) -> int:
         """Return the length of an episode, steps: `given` or the default, in a duel the scenario's, which limits it."""
-        default = self.scenario.episode_steps if self.scenario.warehouses else self.spec.episode_steps
+        default = self.scenario.episode_steps if self.scenario.is_game else self.spec.episode_steps
         steps = (default or self.spec.episode_steps) if given is None else positive("max_episode_steps", given)
         return int(min(steps, self.longest_episode))
 

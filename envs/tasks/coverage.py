@@ -136,7 +136,7 @@ class CoverageTask(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reward != "coverage" and not self.scenario.warehouses:
+        if self.reward != "coverage" and not self.scenario.is_game:
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
 
     def step(
@@ -147,7 +147,7 @@ class CoverageTask(Task):
         A `target_action` (B, m, 2) of :meth:`hitmac.envs.Simulator.step` takes the place of the opponent's.
         """
         chosen, checked = self.simulator.chosen(mask), self.checked(action)
-        if checked.dtype.kind == "f" and self.scenario.warehouses:
+        if checked.dtype.kind == "f" and self.scenario.is_game:
             shares = checked.reshape(self.num_envs, 2, -1)  # of turns and zooms
             turn = self.scenario.of_each_sensor("turn_angle")
             checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)

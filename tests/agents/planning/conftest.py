@@ -8,7 +8,7 @@ def use_threads(monkeypatch):
     """Return a function that sets the number of threads of planners and beliefs."""
 
     def use(number):
-        for module in ("baselines.planner", "tracking.beliefs"):
+        for module in ("planning.planner", "tracking.beliefs"):
             monkeypatch.setattr(f"hitmac.agents.{module}.cores", lambda: number)
 
     return use
