@@ -10,16 +10,10 @@ from hitmac.envs.base import state as at
 from hitmac.envs.base.nearest import make_grid
 from hitmac.envs.base.state import PARAMETERS, KernelState
 from hitmac.envs.features import pan_rows, view_area
-from hitmac.envs.parts.cargo import make_game
-from hitmac.envs.parts.knowledge import make_knowledge
-from hitmac.envs.parts.motors import make_motors
-from hitmac.envs.parts.rails import make_rails
-from hitmac.envs.parts.recordings import PATHS, make_recordings
-from hitmac.envs.parts.sensors import PLACEMENTS, check_pan, limits_of, make_poses, within
-from hitmac.envs.parts.streets import make_streets
-from hitmac.envs.parts.values import make_values
+from hitmac.envs.parts.recordings import PATHS
+from hitmac.envs.parts.sensors import PLACEMENTS, check_pan, limits_of, within
 from hitmac.envs.parts.walks import WALKS, targets_may_leave
-from hitmac.envs.scenario import MOST_DEGREES, Scenario
+from hitmac.envs.scenario import MOST_DEGREES, PARTS, Scenario
 from hitmac.envs.validation import shortly
 
 GRID_FROM = 10_000
@@ -32,7 +26,9 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     large = n * m >= GRID_FROM and not scenario.is_game
     b = num_envs if large else padded(num_envs)
     walls = scenario.all_walls
-    cargo, game = make_game(scenario, b) if scenario.is_game else (None, None)
+    parts: dict[str, Any] = {}
+    for part in PARTS:
+        parts |= part.allocate(scenario, num_envs, b) if hasattr(part, "allocate") else {}
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -49,17 +45,8 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
-        knowledge=make_knowledge(scenario, b),
-        rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
-        recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
-        poses=make_poses(scenario, num_envs),
-        streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
-        values=make_values(scenario),
-        motors=make_motors(scenario, b),
-        cargo=cargo,
-        game=game,
-        no_game=None if game else (),
+        **parts,
     )
     rows.target[:, at.VALUE] = 1.0
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")

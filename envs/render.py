@@ -12,8 +12,11 @@ import numpy as np
 
 from hitmac.envs.base.state import State
 from hitmac.envs.files import check_ending, whole_file
+from hitmac.envs.parts.arena import OVER_VIEWS
+from hitmac.envs.parts.cargo import BROWN
 from hitmac.envs.parts.knowledge import Known
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.parts.obstacles import GREY
+from hitmac.envs.scenario import PARTS, Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import Task
 
@@ -21,13 +24,10 @@ _LANCZOS = 1  # PIL.Image.Resampling.LANCZOS
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
 _VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
-_RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
-_ZONE = (214, 160, 20, 40)
-_CARGO = (160, 100, 0)
 _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
 _DETECTION, _TRACK = (200, 120, 0), (120, 70, 150)
 # Part of every palette, since they are too small to be chosen.
-_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION, _CARGO)
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION, BROWN)
 _MOST_NUMBERED = 80  # sensors or targets with readable numbers
 _FADED = 100.0  # sub-steps in which the mark of a last known position fades to a third
 
@@ -71,9 +71,8 @@ class Picture:
             read_background(scenario.background).resize(inside, _LANCZOS) if scenario.background else None
         )
         self._walls = scenario.all_walls
-        sides = self._walls[len(scenario.walls) :].reshape(-1, 4, 4)  # of each block: south, east, north, west
-        self._blocks = np.stack((sides[:, 0, :2], sides[:, 1, 2:]), 1)  # lower left and upper right corners
-        self._rails = [np.array(rail) for rail in scenario.rails]
+        parts = [part for part in PARTS if hasattr(part, "shapes")]
+        self._shapes = sorted((shape for part in parts for shape in part.shapes(scenario)), key=lambda one: one.layer)
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = max(0.011 * self._full * min(1.0, math.sqrt(16 / crowd)), _SMOOTH)
@@ -110,13 +109,7 @@ class Picture:
             picture.paste(self._background, (round(corner), round(top)), self._background)
         draw = ImageDraw.Draw(picture, "RGBA")
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
-        for zone in self.scenario.zones:
-            draw.polygon([tuple(corner) for corner in self._places(np.array(zone))], fill=_ZONE)
-        size = self.scenario.warehouse_size * self._scale
-        for x, y in self._places(np.reshape(self.scenario.warehouses, (-1, 2))):
-            draw.rectangle((x - size, y - size, x + size, y + size), outline=_CARGO, width=2 * _SMOOTH)
-        for rail in self._rails:
-            draw.line([tuple(point) for point in self._places(rail)], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
+        self._draw_shapes(draw, -math.inf, OVER_VIEWS)
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
         targets = np.flatnonzero(state.present[b])
         sensor_at, target_at = self._places(state.sensor_position[b]), self._places(state.target_position[b])
@@ -142,7 +135,7 @@ class Picture:
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
             if simulator.game and simulator.game.cargo.weight[b, j]:
                 x, y = target_at[j]
-                draw.rectangle(self._mark(x, y, 0.5), fill=_CARGO)
+                draw.rectangle(self._mark(x, y, 0.5), fill=BROWN)
         for x, y in [] if detections is None else self._places(detections):
             draw.line((x - 1.5 * unit, y, x + 1.5 * unit, y), fill=_DETECTION, width=2 * _SMOOTH)
             draw.line((x, y - 1.5 * unit, x, y + 1.5 * unit), fill=_DETECTION, width=2 * _SMOOTH)
@@ -182,11 +175,22 @@ class Picture:
 
     def _obstacles(self, draw: Any, discs: np.ndarray) -> None:
         for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
-            draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
-        for (left, bottom), (right, top) in self._places(self._blocks):
-            draw.rectangle((left, top, right, bottom), fill=_BLOCK, outline=_OBSTACLE, width=self._wall_width)
-        for start, end in self._places(self._walls[: len(self.scenario.walls)].reshape(-1, 2, 2)):
-            draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
+            draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=GREY)
+        self._draw_shapes(draw, OVER_VIEWS, math.inf)
+
+    def _draw_shapes(self, draw: Any, low: float, high: float) -> None:
+        """Draw the shapes of the layers from `low` on, under `high`."""
+        for kind, layer, places, fill, outline, width in self._shapes:
+            if low <= layer < high:
+                points = [tuple(place) for place in self._places(np.array(places))]
+                width = width * _SMOOTH or self._wall_width
+                if kind == "line":
+                    draw.line(points, fill=fill, width=width, joint="curve")
+                elif kind == "polygon":
+                    draw.polygon(points, fill=fill)
+                else:
+                    (left, bottom), (right, top) = points
+                    draw.rectangle((left, top, right, bottom), fill=fill, outline=outline, width=width)
 
     def _views(self, draw: Any, state: State, b: int, sensors: np.ndarray) -> None:
         """Draw the views of sensors of scene b: wedges, without the parts behind obstacles."""

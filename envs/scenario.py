@@ -34,6 +34,11 @@ from hitmac.envs.parts.sensors import PLACEMENTS
 from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.validation import Natural, Positive, plain
 
+PARTS: tuple[Any, ...] = (
+    sensors, motors, lenses, rails, detections, knowledge, walks, recordings, obstacles, streets, values, cargo,
+)  # fmt: skip
+"""Parts of a scene, see :mod:`hitmac.envs.parts`."""
+
 MOST_DEGREES = 1e9
 """Largest magnitude of a heading, degrees."""
 

@@ -1,1 +1,13 @@
-"""Parts of a scene: each file has one idea, with its parameters and checks, its arrays and its kernels."""
+"""Parts of a scene: each file has one idea, with its parameters and checks, its arrays, its kernels and its shapes.
+
+A part is a module with
+
+- ``Parameters``, a dataclass from which :class:`hitmac.envs.Scenario` inherits its fields and checks;
+- ``allocate(scenario, num_envs, padded)``, if it has arrays: those of ``num_envs`` scenes by their names in
+  :class:`hitmac.envs.base.state.KernelState`, None where the scenario does not have the part; an axis of scenes has the
+  length ``padded``;
+- ``shapes(scenario)``, if it is drawn: its :class:`~hitmac.envs.parts.arena.Shape` in pictures;
+- kernels, which :mod:`hitmac.envs.kernels.step` calls.
+
+:data:`hitmac.envs.scenario.PARTS` lists them.
+"""

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,21 @@ Corner = Annotated[tuple[float, float], Row(("x", "y"))]
 Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
 Pan = Annotated[tuple[float, float], Row(("low", "high"))]
 Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
+
+
+Colour = tuple[int, ...]  # red, green, blue, 0 to 255, and perhaps alpha
+OVER_VIEWS = 3
+
+
+class Shape(NamedTuple):
+    """Shape that does not change, in pictures: a line, a polygon, or a rectangle between two corners."""
+
+    kind: Literal["line", "polygon", "rectangle"]
+    layer: int  # from bottom to top; from OVER_VIEWS on, over the views of the sensors
+    points: Any  # (k, 2)
+    fill: Colour | None = None
+    outline: Colour | None = None
+    width: int = 0  # of a line or outline, pixels; 0: that of walls
 
 
 @dataclass(frozen=True, kw_only=True)

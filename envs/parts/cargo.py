@@ -18,7 +18,7 @@ from hitmac.envs.base.state import KernelState, X, Y
 from hitmac.envs.base.streams import draw_between, draw_integer, draw_uniform
 from hitmac.envs.base.threads import blocks
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Corner
+from hitmac.envs.parts.arena import Corner, Shape
 from hitmac.envs.parts.lenses import set_field_of_view
 from hitmac.envs.parts.obstacles import disc_at
 from hitmac.envs.parts.sensors import deal, set_heading
@@ -27,6 +27,7 @@ from hitmac.envs.validation import Choice, Count, Fraction, NotNegative, Positiv
 MOST_PLACES = 500
 """Most draws of the place of a sensor, disc or target at the start of an episode."""
 
+BROWN = (160, 100, 0)  # of warehouses and loads in pictures
 _TOLERANCE = 1.0 + 1e-6
 _NOT_IN_GAMES = (
     "min_sensors", "min_targets", "leave_rate", "tracks", "turn_rates", "rails", "pan_limits", "sensor_headings",
@@ -547,3 +548,18 @@ def make_game(scenario: Any, b: int) -> tuple[Cargo, Terms]:
         chance=np.zeros((m, b)),
     )
     return cargo, game
+
+
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    if not scenario.is_game:
+        return {}
+    cargo, game = make_game(scenario, padded)
+    return {"cargo": cargo, "game": game, "no_game": None}
+
+
+def shapes(scenario: Any) -> list[Shape]:
+    """Return the warehouses."""
+    centres = np.reshape(scenario.warehouses, (-1, 1, 2))
+    corners = centres + scenario.warehouse_size * np.array([[-1.0, -1.0], [1.0, 1.0]])
+    return [Shape("rectangle", 1, square, outline=BROWN, width=2) for square in corners]

@@ -93,6 +93,11 @@ def make_knowledge(scenario: Any, b: int) -> Knowledge | None:
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"knowledge": make_knowledge(scenario, padded)}
+
+
 @inlined
 def popcount(members):
     """Return the number of bits of a uint64 that are set."""

@@ -83,6 +83,11 @@ def delay_of(scenario: Any) -> int:
     return scenario.command_delay + round(0.5 * rate / scenario.acceleration / scenario.time_step)
 
 
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"motors": make_motors(scenario, padded)}
+
+
 @inlined
 def drive(state, poses, motors, time_step, action, first, last):
     """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.

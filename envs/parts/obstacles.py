@@ -19,8 +19,10 @@ from hitmac.envs.base.state import X, Y
 from hitmac.envs.base.streams import MOST_DRAWS, draw_between
 from hitmac.envs.deployment import walls_of
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Area, Disc, Wall, scaled
+from hitmac.envs.parts.arena import OVER_VIEWS, Area, Disc, Shape, Wall, scaled
 from hitmac.envs.validation import Natural, over
+
+GREY = (112, 106, 98)  # of obstacles in pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,11 @@ class Parameters(arena.Parameters):
     def has_obstacles(self: Any) -> bool:
         """True with walls, blocks or discs."""
         return bool(self.walls or self.blocks or self.discs or self.random_discs)
+
+
+def shapes(scenario: Any) -> list[Shape]:
+    """Return the walls; discs differ from scene to scene."""
+    return [Shape("line", OVER_VIEWS + 1, np.reshape(wall, (2, 2)), fill=GREY) for wall in scenario.walls]
 
 
 @inlined

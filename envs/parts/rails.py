@@ -17,7 +17,7 @@ from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.state import X, Y
 from hitmac.envs.features import rail_corners
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Corner, scaled
+from hitmac.envs.parts.arena import Corner, Shape, scaled
 from hitmac.envs.validation import Positive, Range
 
 STAND, FORWARD, BACK = 0, 1, 2  # actions of a sensor on a rail: stay, move away from the first corner, towards it
@@ -74,6 +74,16 @@ def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[
         closed[r] = len(polyline) > 1 and tuple(polyline[0]) == tuple(polyline[-1])
         length[r] = own[-1, CORNER_ALONG]
     return Rails(corner, length, closed, np.array(starts, np.float64))
+
+
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"rails": make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None}
+
+
+def shapes(scenario: Any) -> list[Shape]:
+    """Return the rails."""
+    return [Shape("line", 2, rail, fill=(200, 198, 190), width=4) for rail in scenario.rails]
 
 
 @inlined

@@ -320,6 +320,11 @@ def with_paths(old: Paths, positions: np.ndarray, chosen: np.ndarray, extra: boo
     return Paths(merged, **{name: np.where(chosen, value, getattr(old, name)) for name, value in new.items()})
 
 
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"recordings": make_recordings(scenario, num_envs) if scenario.tracks else None}
+
+
 @inlined
 def _go_to(state, p, b, j, x, y):
     """Move target j of scene b to (x, y); with NaN, it is absent and keeps its place.

@@ -80,6 +80,11 @@ def check_pan(headings: np.ndarray, limit: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
 
 
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"poses": make_poses(scenario, padded)}
+
+
 @inlined
 def kept_within(poses, i, heading):
     """Return the heading within the limits of sensor i nearest to `heading`, degrees."""

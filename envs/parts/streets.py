@@ -11,7 +11,8 @@ from hitmac.envs.base.compile import compiled, inlined
 from hitmac.envs.base.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, X, Y
 from hitmac.envs.base.streams import draw_uniform
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import scaled
+from hitmac.envs.parts.arena import OVER_VIEWS, Shape, scaled
+from hitmac.envs.parts.obstacles import GREY
 from hitmac.envs.validation import Positive, Range
 
 
@@ -56,6 +57,18 @@ def make_streets(scenario: Any) -> Streets | None:
         for half, count in zip(scenario.extent, (columns, rows), strict=True)
     )
     return Streets(x, y, scenario.walk == "streets")
+
+
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"streets": make_streets(scenario)}
+
+
+def shapes(scenario: Any) -> list[Shape]:
+    """Return the blocks."""
+    sides = scenario.all_walls[len(scenario.walls) :].reshape(-1, 4, 4)  # of each: south, east, north, west
+    corners = np.stack((sides[:, 0, :2], sides[:, 1, 2:]), 1)  # lower left and upper right
+    return [Shape("rectangle", OVER_VIEWS, block, fill=(232, 229, 221), outline=GREY) for block in corners]
 
 
 @inlined

@@ -11,7 +11,7 @@ from hitmac.envs.base.compile import compiled, inlined
 from hitmac.envs.base.formulas import meets_side
 from hitmac.envs.base.state import X, Y
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Corner
+from hitmac.envs.parts.arena import Corner, Shape
 from hitmac.envs.validation import Count, Range
 
 
@@ -68,6 +68,16 @@ def make_values(scenario: Any) -> Values | None:
     corners = np.array([corner for zone in scenario.zones for corner in zone], np.float64).reshape(-1, 2)
     first = np.cumsum([0, *map(len, scenario.zones)])
     return Values(np.append(own, own.mean()), corners, first, np.array(scenario.zone_values, np.float64))
+
+
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
+    return {"values": make_values(scenario)}
+
+
+def shapes(scenario: Any) -> list[Shape]:
+    """Return the zones."""
+    return [Shape("polygon", 0, zone, fill=(214, 160, 20, 40)) for zone in scenario.zones]
 
 
 @inlined
