@@ -277,10 +277,11 @@ def _foresee(forecast, loads, scene, r, j, most, ahead, futures):
         moving = known[r, j, VELOCITY_X] != 0.0 or known[r, j, VELOCITY_Y] != 0.0
         keeps_course = walk.model == GOALS or (walk.model == CONSTANT_VELOCITY and walk.swerve == 0.0)
         together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0 and keeps_course
+    # The entry that all samples share at each stage as long as they move together.
     for s in range(1, ahead.shared.shape[0] if together else 0):
         ahead.shared[s] = futures.length[s, j // sampling.per_word]
         put(futures, s, j // sampling.per_word, _NOWHERE, _NOWHERE, np.uint64(0))
-    one, total = ahead.one, weight[0]
+    one, total = ahead.one, weight[0]  # the weight up to `source`, from which sample s is drawn
     for s in range(number):
         while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
             source += 1

@@ -151,6 +151,7 @@ def _covered_by_others(search, listed, i, room):
     for place in range(listed.shape[1]):
         j = listed[i, place]
         if j >= 0:
+            # Another sensor's words have this target at a place of its own.
             word, bit = bits_of(place, samples)
             for e in range(pairs.first[j], pairs.first[j + 1]):
                 other = pairs.sensor[e]
@@ -187,7 +188,7 @@ def _value_of(search, levels, terms, room):
     samples, cost, total = search.samples, search.turn_cost, 0.0
     plans, pairs, covers, layers, number = room.plans, room.pairs, room.covers, room.layers, levels.shape[1]
     (n, _, words), groups, all_listed = covers.shape, levels.shape[0], pairs.sensor.shape[0] == 0
-    plain = all_listed and number == 0  # the usual case is fast
+    plain = all_listed and number == 0  # the usual case is fast: all samples are worth 1, and lists equal
     for h in range(1, plans.shape[1]):
         s, weight = search.stage[h], search.weight[h]
         for word in range(words if plain else 0):
@@ -231,7 +232,7 @@ def _best_plan(search, views, r, i, way, room):
         value[h, 0] = value[h, middle + middle] = -np.inf
     for k in range(1, middle + middle):
         value[horizon + 1, k] = 0.0
-    counted = 0
+    counted = 0  # stage whose gains are in `gain`: all sub-steps of a stage share them
     for h in range(horizon, 0, -1):
         reach = min(h, farthest)
         low, number = farthest - reach, 2 * reach + 1
@@ -262,7 +263,7 @@ def _best_plan(search, views, r, i, way, room):
             for k in range(number):
                 if not -most[0] <= low + k - farthest <= most[1]:
                     value[h, low + 1 + k] = -np.inf
-    heading = middle
+    heading = middle  # forwards again, along the highest values
     for h in range(1, horizon + 1):
         best = heading
         if value[h, heading + 1] - cost > value[h, best]:
@@ -319,7 +320,7 @@ def _improve(search, views, r, order, room):
                         plans[i, h] = plan[h]
             changed |= ways[i] != before
             _cover(stage, sees[i, ways[i]], farthest[i], plans[i], covers[i])
-        if not changed:
+        if not changed:  # a further revision would repeat this one
             break
     return _value_of(search, levels, views.terms[r], room)
 
@@ -335,7 +336,7 @@ def _ascend(search, views, r, step, plans, values, room):
     (n, steps), (_, stages, words) = room.plans.shape, room.covers.shape
     _pair(views.listed[r], room.pairs)
     for ascent in range(search.restarts + 1):
-        for i in range(n):
+        for i in range(n):  # from the last plans, else from none
             room.ways[i] = 0
             for h in range(steps):
                 room.plans[i, h] = 0

@@ -151,6 +151,8 @@ def _mark(x, y, who, lens, clear, most, sides, row):
     for k in range(row.shape[0]):
         row[k] = 0
     again = np.floor((np.float32(180.0) - lens.half_view) * lens.per_turn) <= most
+    # A sample enters the row at its first heading and leaves it after its last: both toggle its bit, and the running
+    # exclusive or below has it set in between.
     for chunk in range(chunks):
         own, members = sides[chunk], who[chunk * CHUNK : (chunk + 1) * CHUNK]
         for side in range(0, 4 if again else 2, 2):  # else nothing comes into view on the far side
@@ -216,7 +218,7 @@ def mark_all(sensors, settings, first, futures, views, share):
             clear = all_clear[r * all_clear.shape[0] // rows]
             for i in range(n):
                 view, field, rail, f = settings.ahead[r, i], settings.lens[r, i], 0, q * lists + min(i, lists - 1)
-                narrowest = np.inf
+                narrowest = np.inf  # half a view of any way, which decides how far round a turn may be of use
                 for way in range(number):
                     for s in range(1, stages):
                         ahead = _lens_ahead(ways, way, horizon.middle[s], view[VIEW_RANGE], field)

@@ -226,6 +226,7 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
             detection_of[column[d]] = d
         else:
             column[d] = -1
+    # A track with a detection is updated by it; another one is missed, where a view should have seen it.
     for j in range(slots):
         existence, d = filters.existence[r, j], detection_of[j]
         if existence == 0.0:
@@ -241,10 +242,11 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
             body, weight = belief.body[r, j], belief.weight[r, j]
             track_states.find_again(model, walk, body, weight, spread[j], modes, detections[d])
         else:
-            if fused:
+            if fused:  # a track of another sensor shares an unknown part of its errors
                 modes.covariance[:] *= 2.0
             track_states.update(modes, detections[d])
         filters.age[r, j] = 0
+    # A detection without a track may be a new target; it takes the place of the least likely track.
     for d in range(number):
         existence = 1.0 - false / unknown[d]
         if column[d] < 0 and existence > _BIRTH:
@@ -271,7 +273,7 @@ def _move(rules, model, filters, scene, r, pieces):
         scene.known[r, j, AGE] += 1.0
         if filters.age[r, j] < LOST:
             track_states.predict(model, modes_of(filters, r, j), moves * walk.time_step)
-        elif pieces.rest.shape[0] > 0:
+        elif pieces.rest.shape[0] > 0:  # lost: from here on, particles
             follow_pieces(pieces, belief, r, j)
             filters.existence[r, j] = belief.weight[r, j].sum()
         else:
@@ -284,7 +286,7 @@ def _move(rules, model, filters, scene, r, pieces):
     else:
         for _ in range(moves):
             particles.advance(walk, None, belief, r, slots, watch)
-        if model.arrivals > 0.0:
+        if model.arrivals > 0.0:  # now and then, the lightest particle becomes new arrivals
             weight = belief.weight[r, slots]
             every = max(int(2.0 * model.expected / (model.arrivals * weight.shape[0])), 1)
             if time % every == 0:

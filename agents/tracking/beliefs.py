@@ -76,6 +76,7 @@ def merge_reports(reports, last_age, place, known, share):
                 for column in range(AGE):
                     known[r, j, column] = 0.0
                 known[r, j, AGE] = np.inf
+            # All lists are shared, or only the own one of the row's sensor.
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 listed |= reports.within[b, i] > 0.0
@@ -87,7 +88,7 @@ def merge_reports(reports, last_age, place, known, share):
             for j in range(known.shape[1]):
                 if known[r, j, AGE] < np.inf:
                     place[r, j, X], place[r, j, Y] = known[r, j, X], known[r, j, Y]
-                elif last_age[r, j] < np.inf and listed:
+                elif last_age[r, j] < np.inf and listed:  # known before: unless a list should have it, it is beyond
                     missing = False
                     for i in range(first, last):
                         dx, dy = place[r, j, X] - reports.position[b, i, X], place[r, j, Y] - reports.position[b, i, Y]
@@ -129,14 +130,14 @@ def filter_all(rules, model, filters, scene, last_age, draws, deviation, share):
                 particles.scatter(rules.walk, None, belief, r, j, nobody)
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
-                if age >= min(last + 1.0, _FORGOTTEN):
+                if age >= min(last + 1.0, _FORGOTTEN):  # no news: an old report is a sub-step older
                     continue
                 body, weight = belief.body[r, j], belief.weight[r, j]
                 modes = track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
                 detection[0], detection[1], detection[2], detection[4] = (
                     known[r, j, X], known[r, j, Y], variance, variance,
                 )  # fmt: skip
-                if last + 1.0 - age <= track_states.LOST:
+                if last + 1.0 - age <= track_states.LOST:  # the filter still follows: predict it to the report
                     for back in range(int(last) + 1, int(age), -1):
                         seconds = moves_at(rules, time[r] - back) * rules.walk.time_step
                         track_states.predict(model, modes, seconds)
@@ -171,7 +172,7 @@ def track_all(rules, scene, views, cells, last_age, share):
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
                 present[r, j] = age < np.inf or (not rules.all_known and (rules.returns or present[r, j]))
-                if age < min(last + 1.0, _FORGOTTEN):
+                if age < min(last + 1.0, _FORGOTTEN):  # a newer report: begin there, and move on to the present
                     if rules.deviation == 0.0:
                         detection = known[r, j, X], known[r, j, Y], known[r, j, VELOCITY_X], known[r, j, VELOCITY_Y]
                         particles.pin(walk, loads, belief, r, j, detection, room)
@@ -179,7 +180,7 @@ def track_all(rules, scene, views, cells, last_age, share):
                         for _ in range(moves_at(rules, scene.time[r] - back)):
                             particles.advance(walk, loads, belief, r, j, watch)
                 else:
-                    belief.course[r, j, particles.COUNT] = 0.0
+                    belief.course[r, j, particles.COUNT] = 0.0  # no report: move, and leave the views
                     if age == np.inf and last < np.inf:
                         present[r, j] = rules.returns and not rules.all_known
                         particles.scatter(walk, loads, belief, r, j, watch)

@@ -223,6 +223,7 @@ def search(cells, places, b, reach, around, k, square, candidate, already):
                 square[count] = squared
                 candidate[count] = number[s]
                 count += (squared <= _limit(reach, own, limit, s)) & (number[s] != skip)
+        # Nothing outside the box is nearer than the gap, so k candidates within it are the nearest.
         gap = _gap(cells, left, right, low, high, at_x, at_y)
         within = 0
         for s in range(count):
@@ -263,7 +264,7 @@ def choose_nearest(k, square, candidate, count, bins, listed):
         bins[c] = 0
     for s in range(count):
         bins[_bin(square[s], scale)] += 1
-    last, before = 0, 0
+    last, before = 0, 0  # the bin of the k-th candidate, and the number in those before it
     while before + bins[last] <= k:
         before += bins[last]
         last += 1
@@ -273,7 +274,7 @@ def choose_nearest(k, square, candidate, count, bins, listed):
         if c < last:
             listed[taken] = candidate[s]
             taken += 1
-        elif c == last:
+        elif c == last:  # kept at the front, to compare
             square[few], candidate[few] = square[s], candidate[s]
             few += 1
     while taken < k:

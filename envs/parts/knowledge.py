@@ -234,7 +234,7 @@ def _relay(knowledge, hops, first, last):
     link, heard = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
     for b in range(first, last):
         link[:] = knowledge.heard[:, :, b]
-        for _ in range(1, hops):
+        for _ in range(1, hops):  # each pass adds the senders that are one link farther
             heard[:] = knowledge.heard[:, :, b]
             more = False
             for k in range(n):
@@ -259,6 +259,7 @@ def _hear(state, knowledge, k, j, first, last):
         for b in range(first, last):
             knowledge.seeing[k, j, b] += np.int16(popcount(seers[b] & heard[b]))
         for b in range(first, last):
+            # A report is `slots` sub-steps old when it arrives; younger knowledge stays.
             if (seers[b] & heard[b] != _ZERO) & (known[k, j, at.AGE, b] > slots):
                 i = np.int64(_first(seers[b] & heard[b])) + 64 * w
                 for row in range(at.MOTION):
@@ -285,7 +286,7 @@ def _exchange(state, p, knowledge, first, last):
         for i in range(noticed.shape[0]):
             for b in range(first, last):
                 seers[j, i // 64, b] |= np.uint64(noticed[i, j, b]) << np.uint64(i % 64)
-    if slots > 0:
+    if slots > 0:  # what is seen now is sent, and what was sent S sub-steps ago arrives
         for b in range(first, last):
             slot = state.scene[at.TIME, b] % slots
             for j in range(seers.shape[0]):

@@ -110,13 +110,14 @@ def drive(state, poses, motors, time_step, action, first, last):
             heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
             if state.working[i, b]:
                 rate, angle = follow_command(motors.law, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
+            # At a limit the motor stops at once.
             if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
                 angle, rate = (low if angle < 0.0 else high) - heading, 0.0
             motors.moved[i, b] = angle != 0.0
             state.scene[at.TURNED, b] += motors.moved[i, b]
             sensor[i, at.HEADING, b] = heading + angle
             rotate(sensor, i, b, math.radians(angle))
-            sensor[i, at.RATE, b], pending = rate, 0.0
+            sensor[i, at.RATE, b], pending = rate, 0.0  # of the commands on their way, and then without any
             for k in range(2, slots + 1):
                 rate, angle = follow_command(motors.law, time_step, rate, command[(now + k) % slots])
                 pending += angle

@@ -161,6 +161,7 @@ def is_clear(disc, walls, grid, b, widest, x, y, dx, dy):
 @compiled
 def look_around(state, grid, b, i):
     """Compute the targets that sensor i of scene b sees, after :func:`sort_scene`."""
+    # Only the targets seen before are cleared, unless their list was too short.
     if grid.num_seen[b, i] > grid.seen.shape[2]:
         for j in range(state.visible.shape[1]):
             state.visible[i, j, b] = False
