@@ -185,10 +185,24 @@ class Simulator:
             self._set_paths(self.rows.paths)
         if self._commands is not None:
             self._commands[chosen] = 0.0
-        rows = self.rows._replace(paths=None, knowledge=None, grid=None, values=None, motors=None)
+        rows = self._only("rails", "recordings", "poses", "streets", "cargo", "game")
         self.run(step.begin, chosen, rows=rows)
-        self.run(step.look, chosen)
+        self._derive(chosen)
         self._put(checked, chosen)
+
+    def _only(self, *parts: str) -> KernelState:
+        """Return the rows with these parts alone."""
+        others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in (*parts, "no_game")}
+        return self.rows._replace(**others)
+
+    def _derive(self, chosen: np.ndarray) -> None:
+        """Compute the derived state after a start or a change of places."""
+        self.run(step.settle, chosen, rows=self._only("rails", "poses"))
+        self.run(step.look, chosen, rows=self._only("grid", "cargo", "game"))
+        if self.rows.values is not None:
+            self.run(step.count, chosen, rows=self._only("values"))
+        if self.rows.knowledge is not None:
+            self.run(step.recall, chosen, rows=self._only("knowledge"))
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None) -> None:
         """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn and move, the targets move.
@@ -318,7 +332,7 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            self.run(step.look, chosen)
+            self._derive(chosen)
 
     @property
     def _paths(self) -> Paths:

@@ -39,7 +39,7 @@ def _turn(state, poses, motors, time_step, action, first, last):
 def _begin_scene(state, p, poses, rails, streets, recordings, b):
     """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds.
 
-    The state that depends on headings and fields of view is left to :func:`look`.
+    The state that depends on headings and fields of view is left to :func:`settle`.
     """
     n = state.sensor.shape[0]
     m = state.target.shape[0]
@@ -149,7 +149,7 @@ def _begin(rows, first, last):
 
 @kernel
 def begin(rows, chosen, share):
-    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
+    """Place sensors and targets for a new episode of the chosen scenes; the state is derived from :func:`settle` on."""
     for first, last in runs(chosen, share):
         _begin(rows, first, last)
 
@@ -235,18 +235,60 @@ def index(rows, chosen, share):
         _index(rows, first, last)
 
 
+# After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts that
+# it needs, and not for every combination of parts.
+
+
 @inlined
-def _look(rows, first, last):
+def _settle(rows, first, last):
     state = KernelState(*rows)
-    core, p = core_of(state), state.parameters[0]
+    core = core_of(state)
     for b in range(first, last):
         for i in range(core.sensor.shape[0]):
             set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
             set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
+
+
+@kernel
+def settle(rows, chosen, share):
+    """Compute what follows from headings, fields of view and places on rails of the chosen scenes."""
+    for first, last in runs(chosen, share):
+        _settle(rows, first, last)
+
+
+@inlined
+def _look(rows, first, last):
+    state = KernelState(*rows)
+    core = core_of(state)
     cargo.draw(core, state.game, first, last)
     _see(state, core, state.game, state.no_game, first, last)
-    weigh(core, p, state.values, first, last)
+
+
+@kernel
+def look(rows, chosen, share):
+    """Compute what the sensors of the chosen scenes see."""
+    for first, last in runs(chosen, share):
+        _look(rows, first, last)
+
+
+@inlined
+def _count(rows, first, last):
+    state = KernelState(*rows)
+    weigh(core_of(state), state.parameters[0], state.values, first, last)
+
+
+@kernel
+def count(rows, chosen, share):
+    """Compute the coverage by value of the chosen scenes."""
+    for first, last in runs(chosen, share):
+        _count(rows, first, last)
+
+
+@inlined
+def _recall(rows, first, last):
+    state = KernelState(*rows)
+    core, p = core_of(state), state.parameters[0]
     low = first
     while low < last:  # the knowledge of runs of scenes at time 0
         high = low
@@ -258,10 +300,7 @@ def _look(rows, first, last):
 
 
 @kernel
-def look(rows, chosen, share):
-    """Update the derived state, visibility and knowledge of the chosen scenes, after a start or a change of places.
-
-    At time 0 the previous knowledge is cleared; later it ages by a sub-step.
-    """
+def recall(rows, chosen, share):
+    """Update the knowledge of the chosen scenes: at time 0 the previous one is cleared, later it ages by a sub-step."""
     for first, last in runs(chosen, share):
-        _look(rows, first, last)
+        _recall(rows, first, last)

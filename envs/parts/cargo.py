@@ -509,7 +509,7 @@ def _deal_cargoes(state, cargo, game, b):
 
 @inlined
 def begin(state, p, cargo, game, b):
-    """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.step.look` completes the state."""
+    """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.step.settle` goes on."""
     gap = p.max_speed * p.time_step
     state.scene[at.TIME, b], state.scene[at.TIME_BEFORE, b], state.scene[at.TURNED, b] = 0, -1, 0
     state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = state.sensor.shape[0], state.target.shape[0]
