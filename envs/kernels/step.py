@@ -235,8 +235,8 @@ def index(rows, chosen, share):
         _index(rows, first, last)
 
 
-# After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts that
-# it needs, and not for every combination of parts.
+# After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts
+# that it needs, and not for every combination of parts.
 
 
 @inlined
