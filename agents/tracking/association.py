@@ -119,6 +119,44 @@ def assign(cost):
     return column_of
 
 
+@allocating
+def _assign_some(cost, number, slots):
+    """Return the column of each of the first `number` rows in the best assignment; -1 for a row without a cost below 0.
+
+    A track needs at most as many candidates as there are tracks, its best ones; other rows take no part.
+    """
+    column, rows = np.full(number, -1), np.empty(number, np.int64)
+    taken, best = np.zeros(number, np.bool_), np.empty(slots)
+    for j in range(slots):
+        best[:] = 0.0  # the lowest costs of the track, in rising order
+        for d in range(number):
+            place = slots
+            while place > 0 and cost[d, j] < best[place - 1]:
+                place -= 1
+            for e in range(slots - 1, place, -1):
+                best[e] = best[e - 1]
+            if place < slots:
+                best[place] = cost[d, j]
+        for d in range(number):
+            taken[d] |= cost[d, j] < 0.0 and cost[d, j] <= best[slots - 1]
+    count = 0
+    for d in range(number):
+        if taken[d]:
+            rows[count] = d
+            count += 1
+    if count > 0:
+        size = max(count, slots)
+        some = np.zeros((size, size))
+        for e in range(count):
+            for j in range(slots):
+                some[e, j] = cost[rows[e], j]
+        found = assign(some)
+        for e in range(count):
+            if found[e] < slots and some[e, found[e]] < 0.0:
+                column[rows[e]] = found[e]
+    return column
+
+
 @inlined
 def _miss_unseen(model, body, weight, view, clear):
     """Multiply the weights of unseen targets by the probability that a sensor does not detect them."""
@@ -184,12 +222,12 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
     """
     walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
     clear = scene.clear[r * scene.clear.shape[0] // scene.known.shape[0], i]
-    number, size = len(detections), max(len(detections), slots)
+    number = len(detections)
     if fused:
         detections[:, 2:] *= 2.0
     chances, particle = _expect(model, filters, belief, r, view, clear)
     spread, densities = np.empty(slots), np.empty((number, slots))  # of the kernels at particles; of detections
-    unknown, cost = np.empty(number), np.zeros((size, size))  # intensity of a detection without a track
+    unknown, cost = np.empty(number), np.zeros((number, slots))  # intensity of a detection without a track
     area = 4.0 * walk.half_width * walk.half_height
     false = max(model.false, 1e-4) / _area(model, walk, view, clear)
     unseen_body, unseen = belief.body[r, slots], belief.weight[r, slots]
@@ -219,13 +257,11 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
                 if density > 0.0:
                     gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * unknown[d]))
                     cost[d, j] = min(-gain, 0.0)
-    column = assign(cost) if number > 0 else np.empty(0, np.int64)
+    column = _assign_some(cost, number, slots)
     detection_of = np.full(slots, -1)  # of each track
     for d in range(number):
-        if cost[d, column[d]] < 0.0:
+        if column[d] >= 0:
             detection_of[column[d]] = d
-        else:
-            column[d] = -1
     # A track with a detection is updated by it; another one is missed, where a view should have seen it.
     for j in range(slots):
         existence, d = filters.existence[r, j], detection_of[j]

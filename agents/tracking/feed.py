@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking.tracks import check_detections
+from hitmac.agents.tracking.tracks import check_detections, detection_faults
 from hitmac.envs.deployment import sensor_rows
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.scenario import Scenario
@@ -52,8 +52,8 @@ class DetectionFeed:
         self._waiting: list[list[Scan]] = [[] for _ in range(n)]  # by camera
         self._last = [Scan(-math.inf, np.zeros((0, 5), np.float32), True)] * n  # that counted
 
-    def add(self, camera: int, time: float, detections: Any) -> None:
-        """Add a scan.
+    def add(self, camera: int, time: float, detections: Any, *, dropped: list[str] | None = None) -> np.ndarray:
+        """Add a scan; return the places (k, 2) of its detections.
 
         Args:
             camera: index of the sensor.
@@ -61,6 +61,8 @@ class DetectionFeed:
             detections: (k, 2) places, whose errors are the scenario's `position_noise`, or (k, 5) places and the
                 covariance xx, xy, yy of their errors, in the scenario's units; empty if nothing is detected. Any number
                 is allowed: none is dropped.
+            dropped: list to which the reasons are added why single detections are invalid, which are then left out;
+                None: they raise an error.
 
         Raises:
             TypeError: a time that is not a finite number.
@@ -74,8 +76,10 @@ class DetectionFeed:
         before = (self._waiting[camera] or self._last[camera : camera + 1])[-1].time
         if time <= before:
             raise ValueError(f"the scan of {name} follows one at {before} s; the times of a camera must rise")
+        if dropped is not None:
+            detections = self._sifted(detections, dropped)
         given = as_array(f"the scan of {name}", detections)
-        given = given if given.size else np.zeros((0, 5))
+        given = given if given.shape != (0,) else np.zeros((0, 5))
         if given.ndim != 2 or given.shape[1] not in (2, 5) or given.dtype.kind not in "iuf":
             raise ValueError(
                 f"the scan of {name} is {given.dtype} of shape {given.shape}; it must be numbers (k, 2) or (k, 5)"
@@ -85,14 +89,39 @@ class DetectionFeed:
         scan.detections[:, : given.shape[1]] = given
         everything = np.ones(len(given), np.bool_)
         check_detections(self.scenario, scan.detections.astype(np.float64), everything, f"detection {{}} of {name}")
-        equal = np.triu((given[:, None, :2] == given[:, :2]).all(-1), 1)
-        if equal.any():
-            first, second = np.argwhere(equal)[0]
+        _, which, number = np.unique(given[:, :2], axis=0, return_index=True, return_inverse=True)
+        if len(which) < len(given):
+            second = np.flatnonzero(which[number.ravel()] != np.arange(len(given)))[0]
+            first = which[number.ravel()][second]
             raise ValueError(
                 f"detection {second} of {name} is at {given[second, :2].tolist()}, as detection {first} is; the places "
                 "of a scan must differ"
             )
         self._waiting[camera].append(scan)
+        return scan.detections[:, :2]
+
+    def _sifted(self, detections: Any, dropped: list[str]) -> Any:
+        """Return the valid ones of a list of detections, of which the first says how many numbers each has."""
+        if not isinstance(detections, list):
+            return detections
+        kept: list[list[float]] = []
+        for one in detections:
+            numbers = isinstance(one, list) and all(type(number) in (int, float) for number in one)
+            if not numbers or len(one) not in ((2, 5) if not kept else (len(kept[0]),)):
+                dropped.append("a detection must be two numbers, or five, as the others of its scan")
+            else:
+                kept.append(one)
+        if not kept:
+            return []
+        rows = np.zeros((len(kept), 5))
+        with np.errstate(over="ignore"):
+            rows[:, : len(kept[0])] = np.array(kept, np.float64)
+        reason = detection_faults(self.scenario, rows)
+        _, first = np.unique(rows[:, :2], axis=0, return_index=True)
+        for k in np.setdiff1d(np.arange(len(rows)), first).tolist():
+            reason[k] = reason[k] or "two detections of a scan must differ in place"
+        dropped += filter(None, reason)
+        return [one for one, wrong in zip(kept, reason, strict=True) if not wrong]
 
     def observe(
         self, now: float, position: Any, heading: Any, field_of_view: Any = None, along: Any = None, *,

@@ -7,6 +7,7 @@ Targets that were never detected are an intensity: weighted particles whose sum 
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -54,21 +55,32 @@ class Estimate(NamedTuple):
     label: np.ndarray  # (B, g, k), 0 for none
 
 
+def _checks(scenario: Scenario, detections: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:
+    """Yield what each of the detections (..., 5) must fulfil, as a mask (...), and in words."""
+    finite = np.isfinite(detections).all(-1)
+    x, y, xx, xy, yy = np.moveaxis(np.where(finite[..., None], detections, 0.0), -1, 0)
+    (width, height), error = scenario.extent, _ERRORS * np.sqrt(np.abs(xx + yy))
+    yield finite, "every number must be finite"
+    valid = (xx >= 0.0) & (yy >= 0.0) & (xy * xy <= xx * yy * (1.0 + 1e-5) + 1e-9)
+    yield valid, "xx, xy and yy must be a covariance: none negative, and xy^2 at most xx yy"
+    inside = (np.abs(x) <= width * (1.0 + 1e-6) + error) & (np.abs(y) <= height * (1.0 + 1e-6) + error)
+    yield inside, f"it must be inside the arena of {scenario.arena_words}, but for its error"
+
+
+def detection_faults(scenario: Scenario, detections: np.ndarray) -> list[str]:
+    """Return why each of the detections (k, 5) is invalid; "" for a valid one."""
+    faults = [""] * len(detections)
+    for fits, words in _checks(scenario, detections):
+        faults = [fault or ("" if good else words) for fault, good in zip(faults, fits.tolist(), strict=True)]
+    return faults
+
+
 def check_detections(scenario: Scenario, detections: np.ndarray, mask: np.ndarray, name: str) -> None:
     """Raise ValueError if one of the detections (..., 5) of the `mask` (...) is invalid.
 
     The message begins with `name`, a format of the indices of the detection.
     """
-    finite = np.isfinite(detections).all(-1)
-    x, y, xx, xy, yy = np.moveaxis(np.where(finite[..., None], detections, 0.0), -1, 0)
-    valid = (xx >= 0.0) & (yy >= 0.0) & (xy * xy <= xx * yy * (1.0 + 1e-5) + 1e-9)
-    (width, height), error = scenario.extent, _ERRORS * np.sqrt(np.abs(xx + yy))
-    inside = (np.abs(x) <= width * (1.0 + 1e-6) + error) & (np.abs(y) <= height * (1.0 + 1e-6) + error)
-    for fits, words in (
-        (finite, "every number must be finite"),
-        (valid, "xx, xy and yy must be a covariance: none negative, and xy^2 at most xx yy"),
-        (inside, f"it must be inside the arena of {scenario.arena_words}, but for its error"),
-    ):
+    for fits, words in _checks(scenario, detections):
         if (wrong := mask & ~fits).any():
             index = tuple(np.argwhere(wrong)[0].tolist())
             numbers = ", ".join(f"{number:g}" for number in detections[index])

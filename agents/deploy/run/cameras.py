@@ -12,21 +12,24 @@ from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
-# All in seconds, except the last.
+# In seconds, unless they say otherwise.
 PERIOD = 0.1  # between two readings of a heading
 OLDEST = 0.5  # age of an answer up to which the heading is extrapolated from it
 STARTING = 3.0  # time to the first answer of a camera, before which its failures are not reported
 CLOSING = 2.0  # longest time in which all cameras are stopped at the end
 LONGEST_PAUSE = 2.0  # between two attempts to reach a camera
 REPEAT = 0.5  # time after which the rate of a turning camera is sent again
+SLOWEST = 0.1  # rate below which a camera is stopped, degrees per second
+REST = 1.5  # time after a stop from which on an answer is that of a camera at rest
 SLACK = 3.0  # largest difference of two answers of a camera at rest, degrees
+BRAKING = 90.0  # deceleration of a camera whose driver says none, degrees per second squared
 
 
 class Camera(Protocol):
     """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all."""
 
     highest_rate: float
-    """Degrees per second."""
+    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared."""
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
@@ -50,9 +53,10 @@ class Cameras:
     """Cameras of a site, each supervised by a thread of its own, so that the caller never waits for a device.
 
     Every :data:`PERIOD` a thread reads the heading and sends the newest order, slower or not at all where the camera
-    would leave its pan limits before the next reading. It stops a camera whose heading is unknown. An error, a late
-    answer, or a heading that no motor reaches counts as no answer; the pauses between further attempts double up to
-    :data:`LONGEST_PAUSE`.
+    would leave its pan limits before the next reading, or could not brake before them. At a limit, the heading that
+    follows from the orders counts as well as the reported one, which may lag or stand still. It stops a camera whose
+    heading is unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses
+    between further attempts double up to :data:`LONGEST_PAUSE`.
 
     The `drivers` are those of the sensors of the scenario, whose ``pan_limits`` hold. `tell` takes a line when a camera
     goes wrong, and one when it works again, in any thread. A camera without an order for `timeout` seconds stops.
@@ -104,6 +108,39 @@ class _Known(NamedTuple):
         return self.heading + self.rate * (now - self.time) if now - self.answered <= OLDEST else math.nan
 
 
+class _Reckoned:
+    """Heading that follows from the orders since the last answer at rest that agrees with them.
+
+    A camera at rest has turned as ordered if its answer has changed by at least half of it, in the same direction.
+    """
+
+    def __init__(self) -> None:
+        self.doubtful = False  # the last answer at rest disagreed
+        self._start, self._heading, self._rate, self._since = math.nan, math.nan, 0.0, math.inf  # time of the rate
+
+    def at(self, now: float) -> float:
+        """Return the heading at a time; NaN before the first answer."""
+        return self._heading + self._rate * (now - self._since) if self._rate else self._heading
+
+    def ordered(self, rate: float, now: float) -> None:
+        """Take a new rate."""
+        if rate != self._rate:
+            self._heading, self._rate, self._since = self.at(now), rate, now
+
+    def answered(self, heading: float, now: float) -> None:
+        """Take a reported heading."""
+        if math.isnan(self._start):
+            self._start = self._heading = heading
+            self._since = now
+        elif not self._rate and now - self._since >= REST:
+            turned = self._heading - self._start
+            found = heading - self._start
+            found += 360.0 * round((turned - found) / 360.0)
+            self.doubtful = abs(turned) > SLACK and found * turned < 0.5 * turned**2
+            if not self.doubtful:
+                self._start = self._heading = self._start + found
+
+
 class _Supervisor:
     """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `known`."""
 
@@ -119,6 +156,7 @@ class _Supervisor:
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong = clock() + STARTING, False
         self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+        self._reckoned, self._braking = _Reckoned(), getattr(camera, "braking", BRAKING)
 
     def order(self, rate: float) -> None:
         """Replace the order by a rate, degrees per second."""
@@ -166,11 +204,14 @@ class _Supervisor:
             rate = 0.0
         else:
             rate = min(max(rate, -self._camera.highest_rate), self._camera.highest_rate)
-            rate = limited(rate, heading, self._limits, PERIOD + self._delay)
+            for place in (heading, self._reckoned.at(now)):
+                rate = limited(rate, place, self._limits, 1.5 * PERIOD + self._delay, self._braking)
+            rate = rate if abs(rate) >= SLOWEST else 0.0
         if rate != self._sent or (rate and now - self._sent_at > REPEAT):
             self._camera.turn(rate)
             self._sent, self._sent_at = rate, now
             then = self._timed(now)
+            self._reckoned.ordered(rate, then)
             self.known = _Known(self.known.at(then), then, rate, self.known.answered)
 
     def _read(self) -> None:
@@ -188,6 +229,15 @@ class _Supervisor:
         self._answer, self._answered, self._pause = heading, then, PERIOD
         if self._agreeing < (5 if self._wrong else 2):
             raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
+        if self._wrong:  # it is not known which orders were followed
+            self._reckoned = _Reckoned()
+        before = self._reckoned.doubtful
+        self._reckoned.answered(heading, then)
+        if self._reckoned.doubtful:
+            if not before:
+                places = f"it reports {heading:.0f} degrees after orders to {self._reckoned.at(then):.0f}"
+                self._tell(f"camera {self.name} does not turn as ordered: {places}; its limits count for both")
+            heading = self._reckoned.at(then)
         self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
 
     def _timed(self, start: float) -> float:
@@ -197,13 +247,21 @@ class _Supervisor:
         return (start + end) / 2.0
 
 
-def limited(rate: float, heading: float, limits: Sequence[float], horizon: float) -> float:
-    """Return the rate, degrees per second, or a slower one that stays within pan limits for `horizon` seconds.
+def limited(rate: float, heading: float, limits: Sequence[float], horizon: float, braking: float = math.inf) -> float:
+    """Return the rate v, degrees per second, or a slower one that stays within pan limits.
 
+    In `horizon` seconds and while it then brakes, ``|v| horizon + v^2 / (2 braking)``, the camera passes no limit.
     Beyond a limit, only rates back towards it remain, others become 0.
     """
     low, high = limits
     if math.isinf(low):
         return rate
     heading -= 360.0 * round((heading - (low + high) / 2.0) / 360.0)
-    return min(max(rate, min((low - heading) / horizon, 0.0)), max((high - heading) / horizon, 0.0))
+
+    def fastest(room: float) -> float:
+        room = max(room, 0.0)
+        if math.isinf(braking):
+            return room / horizon
+        return math.sqrt((braking * horizon) ** 2 + 2.0 * braking * room) - braking * horizon
+
+    return min(max(rate, -fastest(heading - low)), fastest(high - heading))

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from hitmac.agents.deploy.run.cameras import Camera, names_of
+from hitmac.agents.deploy.run.cameras import BRAKING, Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.parts.sensors import limits_of
@@ -37,6 +37,8 @@ class _Driver(Camera):
 
     highest_rate: Positive = 60.0
     """Highest rate, degrees per second."""
+    braking: Positive = BRAKING
+    """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a pan limit."""
 
     def __post_init__(self) -> None:
         converted, errors = validation.invalid_fields(self)

@@ -164,14 +164,17 @@ class Loop:
         """Add the scans of the step to the feed; return their detections, each [camera, x, y]."""
         added = []
         for camera, (when, detections) in sorted(self._scans.items()):
+            dropped: list[str] = []
             try:
                 with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused
-                    self._feed.add(camera, when, detections)
-            except (ValueError, TypeError) as error:  # without the detections, which are not for every reader
+                    places = self._feed.add(camera, when, detections, dropped=dropped)
+            except Exception as error:  # without the detections, which are not for every reader
                 why = str(error).rpartition("; ")[2]
                 self.faults.report(f"the detections of camera {self.names[camera]} are refused", why)
             else:
-                added += [[camera, *row[:2]] for row in detections]
+                added += [[camera, *place] for place in places.tolist()]
+            if dropped:
+                self.faults.report(f"some detections of camera {self.names[camera]} are left out", dropped[0])
         self._scans.clear()
         return added
 

@@ -66,12 +66,13 @@ def test_a_record_of_two_teams_holds_the_cargo():
     made = record(agent, scenario, 2, 400)
     series = {name: unpacked(one) for name, one in made["series"].items()}
     for t, episode in enumerate(played(agent, scenario, 2, 400)):
-        cargo = episode.task.simulator.cargo
+        game = episode.task.simulator.game
+        cargo = game.cargo
         np.testing.assert_array_equal(series["load"][t], cargo.weight[0])
         loaded = cargo.weight[0] > 0
         np.testing.assert_array_equal(series["goal"][t, loaded], cargo.goal[0, loaded])
         np.testing.assert_array_equal(series["awaiting"][t], cargo.awaiting[0])
-        assert series["transport"][t, 0] == pytest.approx(episode.task.simulator.transport_rate[0], abs=1e-5)
+        assert series["transport"][t, 0] == pytest.approx(game.transport_rate[0], abs=1e-5)
     assert cargo.delivered[0] > 4
     assert 0 < series["transport"][-1, 0] < 1
 

@@ -284,3 +284,66 @@ def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
         thread.join(10)
     cameras.close()
     assert 10.0 in other.orders
+
+
+class Liar(Rig):
+    """A rig whose motor accelerates, and whose camera reports what `report` makes of the true heading and the time."""
+
+    def __init__(self, report, acceleration=math.inf):
+        super().__init__(limits=(-45.0, 45.0))
+        motor, self.past = self.motor, []
+        motor.fault = lambda: report(self)
+        self.acceleration = acceleration
+
+    def run(self, seconds, rate=math.nan):
+        until = self.clock.time + seconds
+        while self.clock.time < until - 1e-9:
+            super().run(1e-3, rate)
+            self.past.append((self.clock.time, self.motor.now()))
+
+    def before(self, seconds):
+        """Return the true heading some seconds ago."""
+        return next((place for time, place in reversed(self.past) if time <= self.clock.time - seconds), 0.0)
+
+
+REPORTS = {
+    "honest": lambda rig: rig.motor.now(),
+    "constant": lambda rig: 0.0,
+    "at rest only": lambda rig: rig.motor.now() if rig.motor.rate == 0.0 else rig.before(1e9),
+    "once a second": lambda rig: rig.before(rig.clock.time % 1.0),
+    "late by a second": lambda rig: rig.before(1.0),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_camera_that_lies_about_its_heading_stays_within_its_limits(report):
+    """Turned to and fro for a minute: beyond a limit by no more than one period at the ordered rate."""
+    rig = Liar(REPORTS[report])
+    rig.run(2.0)
+    for k in range(12):
+        rig.run(5.0, rate=30.0 * (-1) ** k)
+    assert 40.0 < rig.motor.far <= 45.0 + 30.0 * 0.1
+    doubted = [line for line in rig.said if line.startswith("camera north does not turn as ordered")]
+    assert len(doubted) == (report == "constant")
+
+
+def test_what_a_camera_reports_and_how_it_turns_are_told_when_they_differ():
+    rig = Liar(REPORTS["constant"])
+    rig.run(2.0)
+    rig.run(4.0, rate=20.0)
+    rig.run(2.0, rate=0.0)
+    assert rig.said == [
+        "camera north does not turn as ordered: it reports 0 degrees after orders to 45; its limits count for both"
+    ]
+    assert rig.heading == pytest.approx(rig.motor.now(), abs=0.1)  # it is that of the orders
+
+
+def test_room_to_brake_is_left():
+    """By hand at 45 degrees per second, a motor that brakes at 180 degrees per second squared stays inside."""
+    place, rate = 0.0, 0.0
+    for _ in range(400):
+        wanted = limited(45.0, place, (-45.0, 45.0), 0.15, 180.0)
+        for _ in range(10):
+            rate += min(max(wanted - rate, -1.8), 1.8)
+            place += 0.01 * rate
+    assert 44.0 < place <= 45.0 + 1e-6

@@ -88,11 +88,13 @@ FAULTS = {
     "the past": (scan("west", -60.0), "camera west sends detections that are too old: by 61.1 s"),
     "a place far away": (
         json.dumps({"camera": "west", "detections": [[1e300, 0.0]]}).encode(),
-        "the detections of camera west are refused: every number must be finite",
+        "some detections of camera west are left out: it must be inside the arena of "
+        f"{SITE.arena_words}, but for its error",
     ),
     "no place": (
         json.dumps({"camera": 0, "detections": [["12.75", "4.5"]]}).encode(),
-        "the detections of camera west are refused: it must be numbers (k, 2) or (k, 5)",
+        "some detections of camera west are left out: a detection must be two numbers, or five, as the others of its "
+        "scan",
     ),
     "the same again": (scan("west", 0.8), "the detections of camera west are refused: the times of a camera must rise"),
 }
