@@ -162,3 +162,19 @@ def test_wrong_arguments_are_named():
         with pytest.raises((ValueError, TypeError), match=re.escape(says)):
             call()
     assert observed(feed, 1.0)["looked"].any()
+
+
+def test_single_bad_detections_are_left_out_if_asked():
+    """The rest of the scan counts; the same list of other shapes is refused whole."""
+    feed, dropped = DetectionFeed(WIDE), []
+    bad = [[], [1.0], [[1, 2]], "no", None, [True, 2.0], [float("nan"), 0.0], [1e300, 0.0], [9e5, 0.0], [30.0, 2.0]]
+    places = feed.add(0, 1.0, [[-5.0, 3.0], [30.0, 2.0], *bad, [7.0, 8.0]], dropped=dropped)
+    np.testing.assert_array_equal(places, [[-5, 3], [30, 2], [7, 8]])
+    assert len(dropped) == len(bad)
+    assert dropped[-1] == "two detections of a scan must differ in place"
+    assert sum("inside the arena" in one for one in dropped) == 2
+    assert feed.add(0, 2.0, [[]], dropped=[]).shape == (0, 2)
+    for wrong in ({}, 3.0, "none", [[]]):
+        with pytest.raises(ValueError, match="it must be numbers"):
+            feed.add(0, 3.0, wrong)
+    assert len(feed.add(0, 3.0, [[x, 0.5 * x] for x in np.linspace(-900, 900, 5000)])) == 5000

@@ -96,6 +96,11 @@ FAULTS = {
         "some detections of camera west are left out: a detection must be two numbers, or five, as the others of its "
         "scan",
     ),
+    "an empty detection": (
+        json.dumps({"camera": "west", "detections": [[]]}).encode(),
+        "some detections of camera west are left out: a detection must be two numbers, or five, as the others of its "
+        "scan",
+    ),
     "the same again": (scan("west", 0.8), "the detections of camera west are refused: the times of a camera must rise"),
 }
 
