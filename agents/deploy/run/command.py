@@ -31,7 +31,7 @@ from hitmac.agents.tracking import Tracks
 from hitmac.agents.tracking.features import update
 from hitmac.agents.tracking.tracks import Estimate
 from hitmac.envs.scenario import Scenario, load_scenario, portable, with_settings
-from hitmac.envs.validation import NotNegative, Range, convert, field_types
+from hitmac.envs.validation import NotNegative, Range, convert, field_types, shortly
 
 PROGRAM = "hitmac run"
 SIMULATED = "simulated"
@@ -93,6 +93,15 @@ def run(options: Options) -> None:
             stack.callback(live.close)
         drivers = load_cameras(options.cameras, scenario)
         stack.callback(lambda: say(*faults.messages()))
+        source = None  # what can fail at once comes before what takes minutes
+        if options.detections != SIMULATED:
+            source = open_source(options.detections, inbox, faults)
+            stack.callback(source.close)
+        for name, driver in zip(names, drivers, strict=True):
+            try:
+                driver.heading()
+            except Exception as error:  # it may start later
+                say(f"camera {name} does not answer yet: {shortly(error, str)}")
         cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
         stack.callback(cameras.close)
         loop = Loop(agent, scenario, cameras, inbox, faults, hands=live)
@@ -101,11 +110,10 @@ def run(options: Options) -> None:
         loop.warm_up()
         gc.collect()
         gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
-        if options.detections == SIMULATED:
+        if source is None:
             source = Source(simulated(scenario, lambda: cameras.headings), inbox, faults)
-        else:
-            source = open_source(options.detections, inbox, faults)
-        stack.callback(source.close)
+            stack.callback(source.close)
+        inbox.clear()
         say(f"running{f'; page: {live.address}' if live else ''}; Ctrl-C stops the cameras and ends")
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
@@ -188,4 +196,4 @@ def say(*lines: str) -> None:
     """Write lines to the standard error, if someone reads it."""
     with contextlib.suppress(OSError):
         for line in lines:
-            print(f"{PROGRAM}: {line}", file=sys.stderr, flush=True)
+            print(f"{time.strftime('%H:%M:%S')} {PROGRAM}: {line}", file=sys.stderr, flush=True)

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -72,6 +73,12 @@ class Inbox:
             self._lines.append((time.monotonic(), line))
             self._new.notify()
 
+    def clear(self) -> None:
+        """Forget all lines so far."""
+        with self._new:
+            self._lines.clear()
+            self.dropped = 0
+
     def get(self, until: float) -> list[tuple[float, bytes]]:
         """Return all lines and their times of arrival; without any, wait for one until a monotonic time."""
         with self._new:
@@ -118,6 +125,7 @@ def open_source(source: str, inbox: Inbox, faults: Faults) -> Source:
     try:
         url = urlsplit(source)
         scheme, host, port, topic = url.scheme, url.hostname or "127.0.0.1", url.port, url.path[1:]
+        topic += "#" if source.endswith("#") else ""  # MQTT's sign for all below, which in an address begins a fragment
     except ValueError:
         raise ValueError(f"detections is an invalid address; {form}") from None
     if "@" in url.netloc:
@@ -217,12 +225,25 @@ def _published(
         client.loop_start()
         while not end.wait(_WAIT):
             if not client.is_connected():
+                refused[:] = refused or [_certificate_fault(host, port or 8883) if secure else ""]
                 faults.report("the MQTT broker does not answer", "".join(refused))
         client.disconnect()
         client.loop_stop()
         yield from ()
 
     return read
+
+
+def _certificate_fault(host: str, port: int) -> str:
+    """Return why the certificate of a server is not trusted; "" if it is, or nobody answers."""
+    try:
+        with socket.create_connection((host, port), timeout=2.0) as plain:
+            ssl.create_default_context().wrap_socket(plain, server_hostname=host).close()
+    except ssl.SSLCertVerificationError as error:
+        return f"its certificate is not trusted: {error.verify_message}"
+    except OSError:
+        pass
+    return ""
 
 
 def simulated(scenario: Scenario, headings: Callable[[], np.ndarray]) -> Callable[[threading.Event], Iterator[bytes]]:

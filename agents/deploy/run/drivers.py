@@ -208,9 +208,14 @@ class Visca(_Device):
     def _ask(self, kind: bytes, message: bytes) -> bytes:
         """Send a message and return its first answer."""
         if self._socket is None:
-            self._socket, self._sequence = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0
-            self._socket.connect((self.host, self.port))
-            self._socket.send(b"\x02\x00\x00\x01\x00\x00\x00\x00\x01")  # RESET: the device counts from 0
+            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                made.connect((self.host, self.port))
+                made.send(b"\x02\x00\x00\x01\x00\x00\x00\x00\x01")  # RESET: the device counts from 0
+            except OSError:
+                made.close()
+                raise
+            self._socket, self._sequence = made, 0
         first = self._sequence + 1
         for last in range(first, first + 3):
             self._sequence = last

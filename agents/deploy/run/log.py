@@ -63,16 +63,18 @@ class Faults:
 class Log:
     """Log of a run: JSON lines, a header and one for each step, each whole or not at all.
 
-    When a line cannot be written, as on a full disk, it is left out, and the fault is reported until one can.
+    When a line cannot be written, as on a full disk, it is left out, and the fault is reported until one can. A log of
+    no step is deleted when it is closed.
 
     Raises:
         OSError: the file exists, or its header cannot be written.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], faults: Faults) -> None:
-        self._file, self._faults, self._whole = path.open("xb", buffering=0), faults, 0
+        self._file, self._faults, self._whole, self._path = path.open("xb", buffering=0), faults, 0, path
         try:
             self._append(header)
+            self._header = self._whole
         except OSError:
             self._file.close()
             path.unlink()
@@ -96,3 +98,5 @@ class Log:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+        if self._whole == self._header:
+            self._path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -85,13 +86,27 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--log-detections"])
     said = capsys.readouterr()
     assert not said.out  # which is for the orders of the driver stdout
-    assert said.err.startswith("hitmac run: random for 0, 1; log: run.jsonl\n")
+    assert re.match(r"\d\d:\d\d:\d\d hitmac run: random for 0, 1; log: run.jsonl\n", said.err)
     run = read_log("run.jsonl")
     assert run.agent == "random"
     assert run.scenario.sensor_positions == OWN.sensor_positions
     assert len(run.time) >= 3
     assert (run.orders != 0).any()
     assert str(site) not in (site / "run.jsonl").read_text()
+
+
+def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site, capsys):
+    visca = "{driver: visca, host: 127.0.0.1, port: 9}"
+    (site / "cameras.yaml").write_text(f"0: {visca}\n1: {visca}\n")
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            main(["random", "--cameras", "cameras.yaml", "--log", "run.jsonl", "--detections", "udp://192.0.2.1:5005"])
+        assert "File exists" not in capsys.readouterr().err
+        assert not (site / "run.jsonl").exists()
+    main(
+        ["random", "--cameras", "cameras.yaml", "--log", "run.jsonl", "--detections", "simulated", "--minutes", "0.001"]
+    )
+    assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
