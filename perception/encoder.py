@@ -277,13 +277,16 @@ class AgentTargetEncoder(nn.Module):
             last block.
 
         Raises:
-            ValueError: `targets` for an encoder that attends over ``"pairs"``; on a CPU, a list that repeats an index.
+            ValueError: `targets` for an encoder that attends over ``"pairs"``, `neighbours` for one that does not
+                attend over ``"agents"``; on a CPU, a list that repeats an index.
             TypeError: `targets` or `neighbours` are no whole numbers.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         way = ATTEND_OVER[self.attend_over]
         scenes = AllPairs(mask, self.pooling, need_weights)
-        if targets is not None or (neighbours is not None and self.attend_over == "agents"):
+        if neighbours is not None and self.attend_over != "agents":
+            raise ValueError(f"neighbours is given, but attend_over={self.attend_over!r} never reads it; omit it")
+        if targets is not None or neighbours is not None:
             if not way.takes_lists:
                 known = ", ".join(name for name, each in ATTEND_OVER.items() if each.takes_lists)
                 raise ValueError(

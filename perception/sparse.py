@@ -193,6 +193,8 @@ class SparsePairs(AllPairs):
 
 def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
     """Apply a layer within each group of tokens x (T, f); return the outputs and the weights of the last bucket."""
+    if not groups.buckets:  # no token at all: through the layer, so that its parameters have gradients, of 0
+        return layer(x.unsqueeze(0))[0].squeeze(0), None
     if not isinstance(layer, AttentionLayer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs, x), None

@@ -8,9 +8,9 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
-from hitmac.agents.learned.policy import AttentionPolicy, perceptron
+from hitmac.agents.learned.policy import AttentionPolicy, perceptron, refuse_unused, used_only
 from hitmac.perception import EncoderConfig, EntityEncoder, EntityFeatures, SelectionHead
-from hitmac.perception.checks import check_choice
+from hitmac.perception.checks import as_mask, check_choice
 from hitmac.perception.encoder import take_encoder_config
 
 MASK = "_mask"
@@ -67,6 +67,23 @@ class ActorValue(nn.Sequential):
         return super().forward(features[0])
 
 
+def _candidates_of(observation_space: spaces.Space, action_space: spaces.Space, candidates: str) -> int:
+    """Return the number of candidates; raise ValueError unless the spaces are those of :class:`EntityPolicy`."""
+    if not isinstance(observation_space, spaces.Dict):
+        raise ValueError(f"the observation space is {observation_space}; it must be a Dict of kinds of entities")
+    counts = {name: (space.shape or (0,))[0] for name, space in observation_space.items() if not name.endswith(MASK)}
+    if counts.get("own") != 1:
+        raise ValueError(f"the observation has the kinds {', '.join(counts)}; it must have one entity of the kind own")
+    check_choice("candidates", candidates, counts)
+    number = counts[candidates]
+    if not isinstance(action_space, spaces.Discrete) or action_space.start != 0 or action_space.n != number:
+        raise ValueError(
+            f"the action space is {action_space}; for {number} entities of the kind {candidates} it must be "
+            f"Discrete({number})"
+        )
+    return int(number)
+
+
 class EntityPolicy(AttentionPolicy):
     """Actor and critic on the entities that one actor observes, such as a target of a game of two teams.
 
@@ -93,16 +110,16 @@ class EntityPolicy(AttentionPolicy):
         candidates: str = "moves",
         **kwargs: Any,
     ) -> None:
+        refuse_unused(kwargs)
         self.assigns, self.credit, self.candidates = False, "team", candidates
-        self.decisions, self.num_actions = 1, int(action_space.n)  # type: ignore[attr-defined]
+        self.decisions, self.num_actions = 1, _candidates_of(observation_space, action_space, candidates)
         kwargs.setdefault("features_extractor_class", EntityExtractor)
         given = {name: kwargs.pop(name) for name in ("encoder_config", *ENTITY_OPTIONS) if name in kwargs}
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(given)})
         ActorCriticPolicy.__init__(self, observation_space, action_space, lr_schedule, **kwargs)
-        check_choice("candidates", candidates, self.features_extractor.encoder.kinds)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return ActorCriticPolicy._get_constructor_parameters(self) | {"candidates": self.candidates}
+        return used_only(ActorCriticPolicy._get_constructor_parameters(self)) | {"candidates": self.candidates}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Build the networks, under Stable-Baselines3's names."""
@@ -113,7 +130,7 @@ class EntityPolicy(AttentionPolicy):
 
     def encode(self, obs: Any) -> tuple[Any, Tensor | None]:
         """Return the feature of the actor and the scene (B, f), those of the candidates (B, k, f), and their mask."""
-        shown = {name: part.bool() if name.endswith(MASK) else part.float() for name, part in obs.items()}
+        shown = {name: as_mask(part, name) if name.endswith(MASK) else part.float() for name, part in obs.items()}
         features = self.features_extractor.encode(shown)
         actor = features.per_entity["own"][..., 0, :] + features.global_feature
         return (actor, features.per_entity[self.candidates]), shown.get(self.candidates + MASK)

@@ -1,6 +1,6 @@
 """Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from torch.distributions import Categorical, Independent
 
 from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
 from hitmac.perception import AMCCritic, EncoderConfig, Features
-from hitmac.perception.checks import check_choice, one_of
+from hitmac.perception.checks import as_mask, check_choice, one_of
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
 from hitmac.perception.fast_paths import is_recorded
 
@@ -59,10 +59,12 @@ class AttentionExtractor(BaseFeaturesExtractor):
         self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
         if "targets" in observation_space.spaces:  # type: ignore[attr-defined]
             check_lists(config)
+        if "neighbours" in observation_space.spaces and config.attend_over != "agents":  # type: ignore[attr-defined]
+            raise ValueError(f"the observation lists neighbours, which attend_over={config.attend_over!r} never reads")
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
         """Return the features and the mask (B, n, m) bool, None where every pair is valid."""
-        pairs, mask = observations["pairs"], observations["mask"].bool()
+        pairs, mask = observations["pairs"], as_mask(observations["mask"])
         lists = {name: observations[name] for name in LISTS if name in observations}
         if pairs.ndim == 3:  # a single sensor is a scene with one sensor, whose targets no other sensor lists
             pairs, mask, lists = pairs.unsqueeze(1), mask.unsqueeze(1), {}
@@ -209,6 +211,22 @@ CREDITS = ("team", "difference_rewards")
 """Forms of credit assignment: one reward and value for the team, or one of each for every sensor."""
 
 
+UNUSED = ("net_arch", "activation_fn", "share_features_extractor")
+"""Arguments of Stable-Baselines3's ``ActorCriticPolicy`` for networks that the policies of this package do not have."""
+
+
+def refuse_unused(arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError for an argument that would have no effect."""
+    if given := [name for name in UNUSED if name in arguments]:
+        options = "the width is weight_dim, further layers are embed_layers and num_blocks"
+        raise ValueError(f"{' and '.join(given)} would have no effect on this policy's encoder and heads; {options}")
+
+
+def used_only(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments without :data:`UNUSED`."""
+    return {name: value for name, value in arguments.items() if name not in UNUSED}
+
+
 class AttentionPolicy(ActorCriticPolicy):
     """Actor and critic on the attention encoder.
 
@@ -234,7 +252,7 @@ class AttentionPolicy(ActorCriticPolicy):
             ``ActorCriticPolicy``.
 
     Raises:
-        ValueError: unsupported spaces, or an option out of its range.
+        ValueError: unsupported spaces, an option out of its range, or one of :data:`UNUSED`.
     """
 
     features_extractor: AttentionExtractor
@@ -249,6 +267,7 @@ class AttentionPolicy(ActorCriticPolicy):
         credit: str = "team",
         **kwargs: Any,
     ) -> None:
+        refuse_unused(kwargs)
         self.assigns = isinstance(action_space, spaces.MultiBinary)
         check_choice("credit", credit, CREDITS)
         if credit == "difference_rewards" and not self.assigns:
@@ -265,7 +284,7 @@ class AttentionPolicy(ActorCriticPolicy):
         super().__init__(observation_space, action_space, lr_schedule, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return super()._get_constructor_parameters() | {"critic": self.critic_kind, "credit": self.credit}
+        return used_only(super()._get_constructor_parameters()) | {"critic": self.critic_kind, "credit": self.credit}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Build the networks, under Stable-Baselines3's names."""

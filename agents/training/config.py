@@ -325,6 +325,8 @@ class CoverageRewardOptions(Options):
                 check_lists(self.encoder_config)
             except ValueError as error:
                 yield "nearest", False, str(error)
+            reads = self.neighbours is None or self.attend_over == "agents"
+            yield "neighbours", reads, "it needs --attend-over agents"
 
 
 @preset("coverage")

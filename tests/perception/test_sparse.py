@@ -44,7 +44,7 @@ def everything(lead=(2,)):
 def test_lists_of_everything_give_the_dense_values_gradients_and_weights(over, layer, heads, lead, pooling):
     net = encoder(over, encoder=layer, pooling=pooling, num_heads=heads, scaled=heads > 1)
     (pairs, mask), (targets, neighbours) = scene(lead), everything(lead)
-    lists = {"targets": targets, "neighbours": neighbours}
+    lists = {"targets": targets} | ({"neighbours": neighbours} if over == "agents" else {})
     for given_mask in (mask, None):
         dense, listed = net(pairs, given_mask), net(pairs, given_mask, **lists)
         same(dense, listed)
@@ -107,10 +107,21 @@ def test_nothing_listed_gives_finite_zeros(over):
     for shape in ((0, N, 3), (2, 0, 3), (2, N, 0), (2, N, 3)):
         targets, pairs = torch.full(shape, -1), torch.full((*shape, D), torch.nan, dtype=torch.float64)
         neighbours = torch.arange(shape[1]).unsqueeze(-1).expand(*shape[:2], 1)
+        lists = {"targets": targets} | ({"neighbours": neighbours} if over == "agents" else {})
         for mask in (torch.zeros(shape), None):
-            features = net(pairs, mask, targets=targets, neighbours=neighbours)
+            features = net(pairs, mask, **lists)
             assert [tuple(one.shape) for one in features] == [(*shape, 8), (*shape[:2], 8), (shape[0], 8)]
             assert not any(feature.any() for feature in features)
+
+
+@pytest.mark.parametrize("over", LISTABLE)
+@pytest.mark.parametrize("options", [{"num_heads": 2}, {"encoder": "recurrent"}, {"scaled": True}])
+def test_without_any_token_every_parameter_has_a_gradient_of_zero(over, options):
+    """So that a process of DDP whose lists are all empty takes part in the sum of gradients."""
+    net = encoder(over, **options)
+    features = net(random(2, N, 3, D), targets=torch.full((2, N, 3), -1))
+    sum(feature.sum() for feature in features).backward()
+    assert all((parameter.grad == 0).all() for parameter in net.parameters())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -132,7 +143,7 @@ def test_without_gradients_as_with_them(over, tokens, monkeypatch):
     net, pairs = encoder(over, num_frequencies=1, embed_layers=2), random(-(-tokens // 4), 4, D)
     mask = torch.arange(len(pairs) * 4).reshape(-1, 4) < tokens
     agents = torch.arange(len(pairs))[:, None]
-    lists = {"targets": torch.arange(4) + 3 * agents, "neighbours": agents}
+    lists = {"targets": torch.arange(4) + 3 * agents} | ({"neighbours": agents} if over == "agents" else {})
     with torch.no_grad():
         found = net(pairs, mask, **lists)
         agents = net(pairs, mask, **lists, need_pairs=False)
@@ -147,6 +158,7 @@ def test_without_gradients_as_with_them(over, tokens, monkeypatch):
         ("axes", {"targets": torch.zeros(2, N).int()}, ValueError, r"targets has shape \(2, 5\); .* \(2, 5, 7\)"),
         ("axes", {"targets": torch.zeros(2, N, M)}, TypeError, "targets is torch.float32; expected whole numbers"),
         ("axes", {"targets": [[0]]}, TypeError, "targets is a list; expected a tensor"),
+        ("axes", {"neighbours": torch.zeros(2, N, 2).int()}, ValueError, "attend_over='axes' never reads it"),
         ("agents", {"neighbours": torch.zeros(2, M, 2).int()}, ValueError, r"neighbours .* \(2, 7, 2\); .* 5, any"),
     ],
 )

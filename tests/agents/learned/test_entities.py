@@ -81,3 +81,28 @@ def test_a_kind_without_a_mask_is_valid_and_other_candidates_are_selected(tmp_pa
 def test_bad_options(options, error, says):
     with pytest.raises(error, match=says):
         built(**options)
+
+
+@pytest.mark.parametrize(("parts", "action", "options", "says"), [
+    ({}, spaces.Discrete(5), {}, r"for 17 entities of the kind moves it must be Discrete\(17\)"),
+    ({}, spaces.Discrete(20), {}, r"is Discrete\(20\); for 17 entities"),
+    ({}, spaces.Discrete(17, start=1), {}, r"it must be Discrete\(17\)"),
+    ({}, spaces.MultiDiscrete([17]), {}, r"the action space is MultiDiscrete\(\[17\]\)"),
+    ({"own": None}, spaces.Discrete(17), {}, "it must have one entity of the kind own"),
+    ({"own": spaces.Box(-1, 1, (2, 3))}, spaces.Discrete(17), {}, "it must have one entity of the kind own"),
+    ({}, spaces.Discrete(17), {"candidates": "move"}, r"candidates is 'move'; .* \(did you mean moves\?\)"),
+    ({}, spaces.Discrete(17), {"net_arch": [64]}, "net_arch would have no effect"),
+])  # fmt: skip
+def test_spaces_and_arguments_that_do_not_fit_are_refused(parts, action, options, says):
+    whole = {kind: spaces.Box(-3, 3, shape) for kind, shape in KINDS.items()} | parts
+    space = spaces.Dict({kind: one for kind, one in whole.items() if one is not None})
+    with pytest.raises(ValueError, match=says):
+        EntityPolicy(space, action, lambda _: 1e-3, **options)
+
+
+def test_a_mask_of_other_numbers_is_refused():
+    """Such as one that VecNormalize has scaled."""
+    policy, shown = built()
+    shown["sensors_mask"] = shown["sensors_mask"] * 0.5 - 0.1
+    with pytest.raises(ValueError, match="sensors_mask holds"):
+        policy(shown)

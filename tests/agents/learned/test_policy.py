@@ -78,6 +78,20 @@ def test_the_encoders_start_survives_stable_baselines3():
         assert 0.95 * bound < linear.weight.abs().max() <= bound
 
 
+def test_a_mask_of_other_numbers_and_arguments_without_effect_are_refused():
+    task = CoordinatorTask()
+    policy = AttentionPolicy(task.observation_space, task.action_space, lambda _: 1e-3)
+    shown = {name: torch.as_tensor(array).float() for name, array in task.observe().items()}
+    policy(shown)
+    with pytest.raises(ValueError, match="mask holds"):
+        policy(shown | {"mask": shown["mask"] * 0.5 - 0.1})
+    for name, value in (("net_arch", [64]), ("activation_fn", torch.nn.Tanh), ("share_features_extractor", False)):
+        with pytest.raises(ValueError, match=f"{name} would have no effect on this policy's encoder"):
+            AttentionPolicy(task.observation_space, task.action_space, lambda _: 1e-3, **{name: value})
+    again = AttentionPolicy(**policy._get_constructor_parameters())  # as Stable-Baselines3 loads a policy
+    again.load_state_dict(policy.state_dict())
+
+
 def test_spaces_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="the observation space is Box"):
         PPO(AttentionPolicy, "CartPole-v1")

@@ -109,7 +109,7 @@ def test_the_site_is_that_of_the_training(card_alone, tmp_path, monkeypatch):
         ("runs/flat", [], "random"),
         ("runs/flat:nearest=2", [], "random"),
         ("runs/c:runs/e", [], "hit-mac-6x9"),
-        ("pretrained:any-size:nearest=3:neighbours=2", [], load_scenario(pretrained_folder("any-size")).name),
+        ("pretrained:any-size:nearest=3", [], load_scenario(pretrained_folder("any-size")).name),
         ("runs/flat", ["--scenario", "football-4"], "football-4"),
     ]):  # fmt: skip
         main([agent, "--to", f"out{number}", *arguments])
