@@ -68,11 +68,21 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         super().__init__(len(self.returns), observed, decided)
 
     def reset(self) -> dict[str, np.ndarray]:
-        """Start new episodes in all scenes, with the seeds of :meth:`seed` if it was called."""
+        """Start new episodes in all scenes, with the seeds of :meth:`seed` and options of `set_options`, if given.
+
+        Options are a dictionary for all rows, or one for each row, such as ``{"heading": (n,)}``, also with different
+        names; with ``per_sensor=True`` those of a scene's first row count.
+        """
         scenes = self.task.num_envs
         seeds = [seed for seed in self._seeds[:scenes] if seed is not None]
-        options = {key: np.stack([one[key] for one in self._options[:scenes]]) for key in self._options[0]}
-        self.task.reset(seed=seeds or None, options=options)
+        given = self._options[:: self._rows]  # of the scenes
+        names = [tuple(sorted(options)) for options in given]
+        for each in sorted(set(names)):
+            chosen = np.array([own == each for own in names])
+            some = given[int(chosen.argmax())]  # stands for the scenes of other names, whose values are not read
+            rows = [options if own else some for options, own in zip(given, chosen, strict=True)]
+            options = {name: np.stack([row[name] for row in rows]) for name in each}
+            self.task.reset(seed=seeds or None, mask=chosen, options=options)
         self.returns[:] = 0.0
         self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
         self.task.simulator.state.time[:] = self._first * self.task.sub_steps

@@ -90,6 +90,20 @@ def test_the_other_calls_of_a_vec_env():
     returned = venv.reset()
     assert venv.task.simulator.state.heading.tolist() == [[10 * b] * 4 for b in range(3)]
     copies = copy.deepcopy(returned)
+    plain = DirectionalSensorVecEnv("Coverage", 3)
+    plain.seed(5)
+    plain.reset()
+    for rows in (1, 4):  # a row for each scene, or for each sensor
+        mixed = DirectionalSensorVecEnv("Coverage", 3, per_sensor=rows > 1)
+        mixed.seed(5)
+        own = [{}, {"heading": np.full(4, 30.0)}, {"target_position": np.zeros((5, 2))}]
+        mixed.set_options([own[row // rows] for row in range(3 * rows)])
+        mixed.reset()
+        state, other = mixed.task.simulator.state, plain.task.simulator.state
+        assert state.heading[1].tolist() == [30.0] * 4
+        assert not state.target_position[2].any()
+        np.testing.assert_array_equal(state.heading[[0, 2]], other.heading[[0, 2]])
+        np.testing.assert_array_equal(state.target_position[:2], other.target_position[:2])
     venv.step(np.ones((3, 4), int))
     np.testing.assert_equal(returned, copies)
     assert venv.get_images() == [None] * 3
