@@ -97,12 +97,12 @@ def _load_released(name: Name, scenario: Scenario, _: Any) -> Agent:
 def _load_mate(name: Name, scenario: Scenario, _: Any) -> Agent:
     if not scenario.is_game:
         raise ValueError(f"{name.text} plays scenarios with warehouses, such as mate-4v8-9; got {scenario.name}")
-    return registry.as_custom(name.text, RuleAgent("sensors", name.parts[0]))
+    return registry.as_custom(name.text, RuleAgent("sensors", name.parts[0]), scenario)
 
 
 def _load_import(name: Name, scenario: Scenario, _: Any) -> Agent:
     policy = registry.import_policy(name.parts[0], scenario)
-    return registry.as_custom(name.text, policy)._replace(nearness=name.nearness)
+    return registry.as_custom(name.text, policy, scenario)._replace(nearness=name.nearness)
 
 
 def _load_targets(name: Name, scenario: Scenario, _: Any) -> Player:
@@ -239,7 +239,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     elif isinstance(agent, type) or not callable(getattr(agent, "predict", None)):
         raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
     else:
-        made = registry.as_custom(type(agent).__name__, agent)
+        made = registry.as_custom(type(agent).__name__, agent, scenario)
     if isinstance(made.policy, RuleAgent):
         return made
     if scenario.action == "rate":
@@ -250,6 +250,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         raise ValueError(
             f"{made.name} is given {', '.join(made.nearness)}; without identities agents observe all tracks"
         )
+    if callable(made.features):
+        raise ValueError(f"{made.name} has an observer of its own; without identities it must list features")
     tracking = BeliefPolicy(made.policy, scenario, made.features)
     return made._replace(policy=tracking, features=tracking.features)
 

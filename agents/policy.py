@@ -1,6 +1,7 @@
 """Protocol of all agents, Stable-Baselines3's ``predict`` in batches, and checks of observations."""
 
 import hashlib
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol
@@ -330,10 +331,16 @@ def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: float(value) if name == "radius" else value for name, value in given.items() if value is not None}
 
 
-def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
-    """Return the observation features of a policy's attribute ``features``; the default without one."""
-    features = getattr(policy, "features", None)  # in a network the name may have another meaning
-    return check_features(features if isinstance(features, tuple | list) else default)
+def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> Any:
+    """Return the observation of a policy's attribute ``features``; the default without one.
+
+    It is a sequence of features, the name of one or of a set, or a function that returns the observer of a scenario.
+    Raises ``ValueError`` for anything else; in a network, a module of this name means something else.
+    """
+    features = getattr(policy, "features", None)
+    if features is None or isinstance(features, nn.Module) or inspect.ismethod(features):
+        features = default
+    return features if callable(features) else check_features(features)
 
 
 def has_learned(policy: Any) -> bool:

@@ -20,6 +20,7 @@ from hitmac.agents.policy import PaddedActions, Policy, declared, has_learned
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.tasks.base import default_features
 from hitmac.envs.validation import convert, did_you_mean, is_among
 
 SCRIPTED: dict[str, type[rules.RulePolicy]] = {
@@ -80,8 +81,8 @@ class Agent(NamedTuple):
 
     name: str
     policy: Policy
-    features: tuple[str, ...]
-    """Observation features of the policy."""
+    features: Any
+    """Observation features of the policy, a tuple; or a function that returns the observer of a scenario."""
     training_seeds: tuple[tuple[int, int], ...] = ()
     """First and last seeds of the training scenes; () for an agent that was not trained."""
     run: str = ""
@@ -103,9 +104,9 @@ def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -
     return SCRIPTED[first](load_scenario(scenario), **options | constructor_options(name, rest, SCRIPTED[first]))
 
 
-def as_custom(name: str, policy: Any) -> Agent:
-    """Return an agent for any object with ``predict``."""
-    return Agent(name, policy, declared(policy), trained=has_learned(policy))
+def as_custom(name: str, policy: Any, scenario: Scenario) -> Agent:
+    """Return an agent for any object with ``predict``, by default with the features of the environments."""
+    return Agent(name, policy, declared(policy, default_features(scenario)), trained=has_learned(policy))
 
 
 def scripted_executor(scenario: Scenario, name: str = "scripted") -> LevelPolicy:

@@ -140,7 +140,7 @@ def evaluate(
     episodes = positive("episodes", episodes)
     scenario, sub_steps = fitted(load_scenario(scenario), positive("max_episode_steps", max_episode_steps))
     seeds = range(seed, seed + episodes)
-    several = [agents] if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict") else agents
+    several: Any = [agents] if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict") else agents
     groups: dict[str, list[Agent]] = {}
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)

@@ -80,13 +80,17 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
     return RulePlayer(team, opponent)
 
 
+def default_features(scenario: Scenario) -> tuple[str, ...]:
+    """Return the features that environments and agents observe by default."""
+    return FEATURE_SETS["motors"] if scenario.turn_rates else DEFAULT_FEATURES
+
+
 def make_observer(
     scenario: Scenario, features: Features | None, team: str = "sensors", **near: int | float | None
 ) -> Any:
     """Return the observer of `features`, and of `nearest`, `radius`, `neighbours` and `discs`; see :class:`Task`."""
     if features is None:
-        own = FEATURE_SETS["motors"] if scenario.turn_rates else DEFAULT_FEATURES
-        features = own if scenario.identities else DetectionObserver
+        features = default_features(scenario) if scenario.identities else DetectionObserver
     if features == DetectionObserver.features:
         features = DetectionObserver
     if features in (EntityObserver.features, *EntityObserver.features):

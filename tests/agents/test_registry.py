@@ -4,7 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main
@@ -12,7 +14,8 @@ from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import copy_executor
 from hitmac.agents.names import FORMS, load_agent, load_executor, named_agents, parse, split_options
 from hitmac.agents.registry import load_run
-from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
+from hitmac.envs.observation import Observer
 from tests.agents.evaluate.made import HIT_MAC, Left, saved
 
 
@@ -56,6 +59,37 @@ def test_a_name_is_a_path_only_if_it_is_nothing_else(tmp_path, monkeypatch):
     saved(Path("runs/x"), task="Coordinator")
     with pytest.raises(ValueError, match="unknown executor 'nobody'"):
         load_agent("runs/x:nobody", HIT_MAC)
+
+
+def test_what_an_agent_says_of_its_features_is_what_it_observes():
+    """The name of one or of a set, a list, an observer; in a scenario with motors by default those of motors."""
+
+    class Own:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            self.shapes = {name: array.shape[1:] for name, array in observation.items()}
+            return np.zeros((len(observation["mask"]), 4), int), state
+
+    class Two:
+        def __init__(self, scenario):
+            self._observer = Observer(scenario, ("visible", "distance"))
+            self.space, self.features = self._observer.space, self._observer.features
+
+        def observe(self, simulator):
+            return self._observer.observe(simulator)
+
+    for features, count in (("visible", 1), ("site", 17), (["bearing", "in_range"], 2), (Two, 2), (None, 8)):
+        policy = Own()
+        policy.features = features
+        evaluate([policy], "hit-mac", episodes=1, max_episode_steps=2, progress=False)
+        assert policy.shapes["pairs"][-1] == count
+    policy.features = 7
+    with pytest.raises(ValueError, match="unknown feature 7"):
+        load_agent(policy, "hit-mac")
+    policy.features = torch.nn.Linear(2, 2)  # of a network, something else
+    assert load_agent(policy, "hit-mac").features == DEFAULT_FEATURES
+    del policy.features
+    evaluate([policy], load_scenario("hit-mac").replace(turn_rates=45), episodes=1, max_episode_steps=2, progress=False)
+    assert policy.shapes["pairs"][-1] == 10
 
 
 def test_an_object_with_predict_is_an_agent():
