@@ -11,7 +11,7 @@ from hitmac.agents.evaluate.compare import fitted
 from hitmac.agents.evaluate.film import pictures
 from hitmac.agents.names import named_agent
 from hitmac.envs import TASKS, load_scenario, presets
-from hitmac.envs.files import check_ending
+from hitmac.envs.files import check_output
 from hitmac.envs.render import check_film, save_pictures, save_png
 from hitmac.envs.simulator import checked_seed
 from hitmac.envs.validation import Range, convert, field_types
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.film:
             check_film("--film", options.film)
         if options.picture:
-            check_ending("--picture", options.picture, ".png")
+            check_output("--picture", options.picture, ".png")
         steps = convert("--steps", field_types(Options)["steps"], options.steps)
         scenario, steps = fitted(load_scenario(name), steps)
         agent, seed = named_agent(options.agents, scenario), checked_seed(options.seed, "--seed")

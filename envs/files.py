@@ -63,10 +63,19 @@ def working_folder(path: Path) -> Path:
     return folder
 
 
-def check_ending(name: str, path: str | Path, *endings: str) -> None:
-    """Raise a ValueError unless `path`, the argument `name` of the caller, has one of the endings, such as ``.gif``."""
-    if Path(path).suffix.lower() not in endings:
+def check_output(name: str, path: str | Path, *endings: str) -> None:
+    """Raise an error unless a file can be made at `path`, the argument `name` of the caller, before any work is done.
+
+    Raises ValueError for a name without one of the `endings`, such as ``.gif``, if there are any; FileNotFoundError and
+    PermissionError for a folder that does not exist, or cannot be written to.
+    """
+    path = Path(path)
+    if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{name} is {str(path)!r}; its name must end in {' or '.join(endings)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{name} is {str(path)!r}; there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"{name} is {str(path)!r}; the folder {path.parent} cannot be written to")
 
 
 class _Loader(yaml.SafeLoader):

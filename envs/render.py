@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.base.state import State
-from hitmac.envs.files import check_ending, whole_file
+from hitmac.envs.files import check_output, whole_file
 from hitmac.envs.parts.arena import OVER_VIEWS
 from hitmac.envs.parts.cargo import BROWN
 from hitmac.envs.parts.knowledge import Known
@@ -256,14 +256,14 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
 
 def check_film(name: str, path: str | Path) -> None:
     """Raise an error unless a film, .gif or .mp4, can be written to `path`, the argument `name` of the caller."""
-    check_ending(name, path, ".gif", ".mp4")
+    check_output(name, path, ".gif", ".mp4")
     if Path(path).suffix.lower() == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
         raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'")
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
     """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
-    check_ending("path", path, ".png")
+    check_output("path", path, ".png")
     with whole_file(path) as temporary:
         _quantized([picture], 128)[0].save(temporary, format="PNG", optimize=True)
 

@@ -11,7 +11,7 @@ from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.deploy.replay.page import page, record_log, save_replay
 from hitmac.agents.evaluate.logs import ENDING, read_log
 from hitmac.agents.names import named_agents
-from hitmac.envs.files import check_ending, write_text
+from hitmac.envs.files import check_output, write_text
 from hitmac.envs.scenario import load_scenario
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, Positive, convert
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, PROGRAM, arguments, first="--agents")
     with stop_on_bad_input(PROGRAM):
         convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
-        check_ending("--to", options.to, ".html")
+        check_output("--to", options.to, ".html")
         if options.agents[0].endswith(ENDING):
             logged = read_log(options.agents[0])
             shown = page(logged.scenario, options.seed, [record_log(logged)], options.sub_steps_per_second)

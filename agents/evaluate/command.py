@@ -22,7 +22,7 @@ from hitmac.agents.names import named_agents
 from hitmac.agents.planning.levels import COORDINATORS
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED, number_of
-from hitmac.envs.files import check_ending, write_text
+from hitmac.envs.files import check_output, write_text
 from hitmac.envs.render import check_film
 from hitmac.envs.scenario import Scenario, load_scenario, with_settings
 from hitmac.envs.tasks import SUB_STEPS
@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}", first="--agents")
     with stop_on_bad_input(PROGRAM):
         if options.log:
+            if options.json:
+                check_output("json", options.json)
             _evaluate_log(options.log, options)
             return
         scenes = _scenarios(options)
@@ -198,7 +200,9 @@ def _scenarios(options: Options) -> list[Scenario]:
         check_film("film", options.film)
     for option in ("front", "curves"):
         if path := getattr(options, option):
-            check_ending(option, path, ".png")
+            check_output(option, path, ".png")
+    if options.json:
+        check_output("json", options.json)
     for option in ("front", "vary", "cross", "against"):
         if getattr(options, option) and len(scenes) > 1:
             raise ValueError(f"--{option} takes a single scenario, but there are {len(scenes)}")

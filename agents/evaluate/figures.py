@@ -16,7 +16,7 @@ import numpy as np
 
 from hitmac.agents.evaluate.tables import markdown, note, released_reward, scope, title
 from hitmac.agents.names import split_options
-from hitmac.envs.files import check_ending, whole_file, write_text
+from hitmac.envs.files import check_output, whole_file, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def new_figure(size: tuple[float, float], title: str = "") -> Figure:
 
 def write_figure(path: str | Path, figure: Figure) -> None:
     """Write a figure as PNG; raise ValueError if `path` does not end in .png."""
-    check_ending("path", path, ".png")
+    check_output("path", path, ".png")
     with whole_file(path) as temporary:
         figure.savefig(temporary, format="png")
 

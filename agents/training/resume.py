@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -142,6 +142,8 @@ def _create(options: Job, scenario: Scenario) -> Path:
     default = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     others = (default.with_name(f"{default.name}-{number}") for number in itertools.count(2))
     executor = options.executor if isinstance(options, CoordinatorOptions) else "scripted"
+    if options.run_dir:
+        _remove_unused(options.run_dir)
     for run_dir in [options.run_dir] if options.run_dir else itertools.chain([default], others):
         if not run_dir.exists():
             staging = working_folder(run_dir)
@@ -156,6 +158,14 @@ def _create(options: Job, scenario: Scenario) -> Path:
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
     raise FileExistsError(f"{options.run_dir} exists; name a new directory, or add --resume to continue that run")
+
+
+def _remove_unused(run_dir: Path) -> None:
+    """Remove the directory of a run that ended before its first checkpoint, unless a process still uses it."""
+    files = [path.name for path in run_dir.rglob("*") if path.is_file()] if run_dir.is_dir() else []
+    if "config.yaml" in files and set(files) <= {"config.yaml", ".lock", "training.log"}:
+        with suppress(BlockingIOError), locked(run_dir):
+            shutil.rmtree(run_dir)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hitmac.envs.files import dump_yaml, parse_yaml, whole_file, working_folder, write_text
+from hitmac.envs.files import check_output, dump_yaml, parse_yaml, whole_file, working_folder, write_text
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -75,3 +75,15 @@ def test_yaml_is_read_without_surprises():
         with pytest.raises(ValueError, match=says) as raised:
             parse_yaml(text)
         assert "\n" not in str(raised.value)
+
+
+def test_an_output_that_cannot_be_made_is_refused_before_the_work(tmp_path):
+    check_output("--to", tmp_path / "a.PNG", ".png")
+    check_output("--json", tmp_path / "any")
+    with pytest.raises(ValueError, match=r"--to is 'a.jpg'; its name must end in .png or .gif"):
+        check_output("--to", "a.jpg", ".png", ".gif")
+    with pytest.raises(FileNotFoundError, match=r"--json is .*; there is no folder .*nodir"):
+        check_output("--json", tmp_path / "nodir/o.json")
+    (tmp_path / "file").touch()
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        check_output("--json", tmp_path / "file/o.json")

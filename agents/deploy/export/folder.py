@@ -21,7 +21,7 @@ from hitmac.agents.names import load_agent, parse
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent
 from hitmac.envs import deployment, features
-from hitmac.envs.files import check_ending, read_text, working_folder
+from hitmac.envs.files import check_output, read_text, working_folder
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import plain
 
@@ -72,7 +72,7 @@ def export_agent(
     agent, to = load_agent(agent, scenario), Path(to)
     parts, decisions = parts_of(agent, scenario)
     if to.suffix in (".pt", ".pth", ".ort"):
-        check_ending("to", to, ".onnx", ".pt2")
+        check_output("to", to, ".onnx", ".pt2")
     alone = to.suffix in (".onnx", ".pt2")
     names = [f"{part.name}.onnx" for part in parts]
     if alone:

@@ -22,7 +22,7 @@ from hitmac.agents.policy import Policy, is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.walk_model import X, Y
-from hitmac.envs.files import check_ending, read_text, write_text
+from hitmac.envs.files import check_output, read_text, write_text
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS
@@ -55,7 +55,7 @@ def save_replay(
     limited by the scenario, played at `speed` sub-steps per second at first. Raises ValueError without agents, or if
     `path` does not end in .html.
     """
-    check_ending("path", path, ".html")
+    check_output("path", path, ".html")
     scenario, sub_steps = fitted(load_scenario(scenario), positive("sub_steps", sub_steps))
     loaded = [load_agent(agent, scenario) for agent in agents]
     if not loaded:

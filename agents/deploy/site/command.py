@@ -15,7 +15,7 @@ from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
-from hitmac.envs.files import check_ending, dump_yaml, write_text
+from hitmac.envs.files import check_output, dump_yaml, write_text
 from hitmac.envs.scenario import Scenario, load_scenario, portable
 from hitmac.envs.validation import did_you_mean
 
@@ -98,7 +98,7 @@ class Check:
 
 def make_site(options: Make) -> None:
     """Write a site; then check it."""
-    check_ending("--to", options.to, ".yaml", ".yml")
+    check_output("--to", options.to, ".yaml", ".yml")
     parameters, frame, odd = read_plan(options.plan, options.cameras, options.metres, options.margin)
     parameters |= WALKING
     if options.tracks:
@@ -116,7 +116,7 @@ def make_site(options: Make) -> None:
 
 def convert(options: Convert) -> None:
     """Write the recording of another program as one of the site."""
-    check_ending("--to", options.to, ".csv")
+    check_output("--to", options.to, ".csv")
     kind = options.format or ENDINGS.get(options.recording.suffix.lower(), "")
     if kind not in READERS:
         raise ValueError(f"--format is {kind!r}{did_you_mean(kind, READERS)}; it must be one of {', '.join(READERS)}")
@@ -142,7 +142,7 @@ def convert(options: Convert) -> None:
 
 def calibrate(options: Homography) -> None:
     """Write the homography of pairs of points, and print its residuals."""
-    check_ending("--to", options.to, ".json")
+    check_output("--to", options.to, ".json")
     matrix, residuals = fit_file(options.points, Frame(options.origin, options.geographic))
     write_text(options.to, json.dumps({"homography": matrix.tolist()}) + "\n")
     print(f"{residuals}\n{options.to}")
@@ -150,7 +150,7 @@ def calibrate(options: Homography) -> None:
 
 def check_site(options: Check) -> None:
     """Draw a site, and print what is odd."""
-    check_ending("--to", options.to, ".png")
+    check_output("--to", options.to, ".png")
     _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
 
 

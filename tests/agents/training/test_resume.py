@@ -137,6 +137,17 @@ def test_a_new_directory_goes_to_one_of_two_runs(tmp_path, monkeypatch):
     assert sorted(path.name for path in [*Path().iterdir(), *Path("runs").iterdir()]) == ["now", "now-2", "one", "runs"]
 
 
+def test_a_run_without_a_checkpoint_is_begun_anew_unless_it_is_in_use(tmp_path):
+    options, scenario = CoverageOptions(run_dir=tmp_path / "one"), load_scenario("hit-mac")
+    with open_run(options, scenario), pytest.raises(FileExistsError), open_run(options, scenario):  # still in use
+        pass
+    with open_run(dataclasses.replace(options, gamma=0.5), scenario):
+        assert "gamma: 0.5" in (tmp_path / "one/config.yaml").read_text()
+    (tmp_path / "one/notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError), open_run(options, scenario):
+        pass
+
+
 def test_a_run_is_moved_copied_and_extended(here, refused):
     """A coordinator's run holds a copy of its executor and of the scenario; only limits may change."""
     load_scenario("hit-mac-2x2").save("scene.yaml")
