@@ -98,6 +98,15 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         shown = self.task.observer.observe(self.task.simulator).values()
         return np.concatenate([array.ravel() for array in shown if array.dtype == np.float32])
 
+    @property
+    def state_space(self) -> spaces.Box:
+        """Space of :meth:`state`."""
+        whole = self.task.observer.space.spaces
+        boxes = [whole[name] for name in self.task.observer.observe(self.task.simulator)]
+        shown = [box for box in boxes if box.dtype == np.float32]
+        low, high = (np.concatenate([getattr(box, end).ravel() for box in shown]) for end in ("low", "high"))
+        return spaces.Box(low, high, dtype=np.float32)
+
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:
         return self._rows_of(self.task)
 

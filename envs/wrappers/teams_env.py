@@ -3,6 +3,7 @@
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium import spaces
 
 from hitmac.envs.entities import mate_states
 from hitmac.envs.tasks.base import own_observation_space
@@ -48,10 +49,15 @@ class DuelParallelEnv(DirectionalSensorParallelEnv):
         return {agent: float(one[0]) for task, one in rewards for agent in self._agents_of(task)}
 
     def state(self) -> np.ndarray:
-        """Return the states of all sensors, targets and discs, the bounties and the cargoes left, as one vector."""
+        """Return the states of all sensors, targets and discs, the bounties and the cargoes left, float32."""
         cargo = self.task.simulator.game.cargo
         parts = (*mate_states(self.task.simulator), cargo.bounty, cargo.remaining)
-        return np.concatenate([part.ravel() for part in parts])
+        return np.concatenate([part.ravel() for part in parts], dtype=np.float32)
+
+    @property
+    def state_space(self) -> spaces.Box:
+        """Space of :meth:`state`."""
+        return spaces.Box(-np.inf, np.inf, self.state().shape, np.float32)
 
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:
         return super()._observe() | self._rows_of(self.targets)

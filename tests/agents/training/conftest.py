@@ -13,6 +13,14 @@ def cut_short(function, *arguments, **options):
     return function(*arguments, **options | {"max_episode_steps": min(20, options["max_episode_steps"])})
 
 
+@pytest.fixture(autouse=True)
+def _not_ignored():
+    """Signals end a program also where the tests run under nohup, which ignores SIGHUP."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """Runs train.py in this process and an empty directory; returns the number of steps of the scenes.

@@ -3,7 +3,8 @@
 import gymnasium
 import numpy as np
 import pytest
-from pettingzoo.test import parallel_api_test, parallel_seed_test
+from pettingzoo.test import parallel_api_test, parallel_seed_test, state_test
+from pettingzoo.utils import parallel_to_aec
 
 from hitmac import envs
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -66,3 +67,20 @@ def test_the_state_has_the_detections_of_all_sensors():
     env.reset(seed=0)
     shown = env.task.observe()
     np.testing.assert_array_equal(env.state(), np.append(shown["detections"], shown["sensors"]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scenario": "large-6x9", "nearest": 3},
+        {"scenario": envs.load_scenario("hit-mac").replace(identities=False, knowledge="shared")},
+        {"scenario": "mate-2v4-0", "teams": True},
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Environment's m")  # both teams' state has no limits
+def test_the_state_passes_the_test_of_pettingzoo(options):
+    env = envs.parallel_env(**options)
+    env.reset(seed=0)
+    assert env.state_space.contains(env.state())
+    state_test(parallel_to_aec(env), env, num_cycles=5)
