@@ -44,7 +44,7 @@ class Options:
     to: Path = Path("watch.html")
     """File of the page."""
     open: bool = True
-    """Show the page in the browser, if a display is present."""
+    """Whether the page opens in the browser, if a display is present."""
     sub_steps_per_second: Positive = 20.0
     """Initial speed."""
 

@@ -4,7 +4,7 @@ import csv
 import functools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -22,8 +22,8 @@ FARTHEST = 50_000.0
 
 GEOMETRIES = {
     "wall": ("LineString", "MultiLineString", "Polygon", "MultiPolygon"),
-    "door": ("Point", "LineString"),
-    "zone": ("Polygon",),
+    "door": ("Point", "LineString", "MultiPoint", "MultiLineString"),
+    "zone": ("Polygon", "MultiPolygon"),
     "camera": ("Point",),
 }
 """Geometries of each kind of feature."""
@@ -120,16 +120,29 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     The property `kind` of each feature is a key of :data:`GEOMETRIES`. A door cuts out of the walls what is within half
     its width of its middle: that of a Point is its property `width`, by default 1, that of a LineString its length. The
     cameras are features or rows of the table `cameras`, whose columns are the properties. With `metres` the plan is in
-    metres. The area is the bounding box of the plan and its cameras, and a `margin` around it in metres.
+    metres, unless it declares a `crs`, from which it is converted. Features of other kinds or geometries are left out,
+    and rings are closed; the lines say so. The area is the bounding box of the plan and its cameras, and a `margin`
+    around it in metres.
 
     Raises ``ValueError``, which names the file and the feature or the line.
     """
     with reading(path, "GeoJSON, a FeatureCollection"):
-        given = json.loads(read_text(path))["features"]
+        whole = json.loads(read_text(path))
+        given, declared = whole["features"], ((whole.get("crs") or {}).get("properties") or {}).get("name")
+    odd: list[str] = []
+    convert = _conversion(path, declared)
+    metres = metres and convert is None
     of: dict[str, list[tuple[str, list[np.ndarray], dict[str, Any]]]] = {kind: [] for kind in GEOMETRIES}
     for k, feature in enumerate(given, 1):
-        kind, lines, properties = _feature(f"{path}, feature {k}", feature)
-        of[kind].append((f"{path}, feature {k}", lines, properties))
+        where = f"{path}, feature {k}"
+        try:
+            kind, parts, properties, notes = _feature(where, feature)
+        except _ForeignError as error:
+            odd.append(f"{where} is left out: {error}")
+            continue
+        odd += [f"{where}: {note}" for note in notes]
+        for lines in parts:
+            of[kind].append((where, [convert(line) for line in lines] if convert else lines, properties))
     rows = [(where, {**more, "x": lines[0][0, 0], "y": lines[0][0, 1]}) for where, lines, more in of["camera"]]
     rows += read_table(cameras, ("x", "y")) if cameras else []
     if not rows:
@@ -141,7 +154,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     frame = Frame((x, y), not metres)
     placed = [frame.place(line) for _, lines, _ in of["wall"] for line in lines]
     walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in placed)])
-    walls, odd = walls[(walls[:, :2] != walls[:, 2:]).any(1)], []
+    walls = walls[(walls[:, :2] != walls[:, 2:]).any(1)]
     for where, (line,), more in of["door"]:
         ends = frame.place(line)[[0, -1]]
         cut = without(walls, ends.mean(0), math.dist(*ends) or number(where, "width", more.get("width", 1)))
@@ -164,20 +177,61 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     return parameters, frame, odd
 
 
-def _feature(where: str, feature: Any) -> tuple[str, list[np.ndarray], dict[str, Any]]:
-    """Return the kind, the lines (k, 2) and the properties of a feature."""
+class _ForeignError(ValueError):
+    """A feature that is none of a plan."""
+
+
+def _feature(where: str, feature: Any) -> tuple[str, list[list[np.ndarray]], dict[str, Any], list[str]]:
+    """Return the kind, the lines (k, 2) of each part, the properties, and what is odd, of a feature.
+
+    Raises :class:`_ForeignError` for one of another kind or geometry, ValueError for wrong numbers.
+    """
     with reading(where, "a feature of a plan"):
-        properties, shape = feature["properties"] or {}, feature["geometry"]["type"]
-        kind, lines = properties.get("kind"), feature["geometry"]["coordinates"]
-        if kind not in GEOMETRIES or shape not in GEOMETRIES[kind]:
-            allowed = "; ".join(f"{name}: {' or '.join(shapes)}" for name, shapes in GEOMETRIES.items())
-            raise ValueError(f"its kind is {kind!r}, of a {shape}; allowed are {allowed}")
-        lines = {"Point": [[lines]], "LineString": [lines]}.get(shape, lines)
-        lines = [ring for polygon in lines for ring in polygon] if shape == "MultiPolygon" else lines
-        places = [[[number(shape, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in lines]
-        if not (places and all(places)):
+        properties, geometry = feature.get("properties") or {}, feature.get("geometry") or {}
+        kind, shape = properties.get("kind"), geometry.get("type")
+        lines: Any = geometry.get("coordinates")
+    if kind not in GEOMETRIES:
+        hint = did_you_mean(kind, GEOMETRIES) if kind else ""
+        raise _ForeignError(f"its kind is {shortly(kind)}{hint}, not one of {', '.join(GEOMETRIES)}")
+    if shape not in GEOMETRIES[kind]:
+        raise _ForeignError(f"a {kind} must be a {' or '.join(GEOMETRIES[kind])}, not {shape or 'without a geometry'}")
+    with reading(where, "a feature of a plan"):
+        if shape in ("Point", "MultiPoint"):
+            parts = [[[point]] for point in ([lines] if shape == "Point" else lines)]
+        else:
+            parts = {"LineString": [[lines]], "MultiLineString": [[line] for line in lines], "Polygon": [lines]}.get(
+                shape, lines
+            )
+        places = [
+            [[[number(where, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in part]
+            for part in parts
+        ]
+        if not (places and all(part and all(part) for part in places)):
             raise ValueError(f"its {shape} has no coordinates")
-        return kind, [np.array(line) for line in places], properties
+    open_rings = [line for part in places for line in part if shape.endswith("Polygon") and line[0] != line[-1]]
+    for line in open_rings:
+        line.append(line[0])
+    notes = ["a ring that is not closed is closed"] * bool(open_rings)
+    return kind, [[np.array(line) for line in part] for part in places], properties, notes
+
+
+def _conversion(path: Path, name: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Return the conversion to longitude and latitude from a declared coordinate system; None if it is none or these.
+
+    Raises ValueError for an unknown one, ModuleNotFoundError without pyproj.
+    """
+    if name is None or str(name).upper().endswith(("CRS84", "EPSG::4326", "EPSG:4326")):
+        return None
+    try:
+        from pyproj import Transformer
+        from pyproj.exceptions import CRSError
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"the crs {name!r} needs pyproj: pip install 'hitmac[site]'") from None
+    try:
+        change = Transformer.from_crs(str(name), "EPSG:4326", always_xy=True)
+    except CRSError:
+        raise ValueError(f"{path}: its crs is {shortly(name)}, which is unknown") from None
+    return lambda line: np.stack(change.transform(*line.T), 1)
 
 
 def _camera(where: str, k: int, row: dict[str, Any]) -> dict[str, Any]:
