@@ -1,18 +1,20 @@
 """Recordings of other programs: MOTChallenge, SUMO, CSV and Frigate, as those of a scenario."""
 
+import csv
 import gzip
 import json
 import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from hitmac.agents.deploy.site.plan import number, reading
 from hitmac.envs.files import read_text, whole_file
-from hitmac.envs.parts.recordings import columns_of, read_rows
+from hitmac.envs.parts.recordings import COLUMNS, columns_of, read_rows
 
 Row = tuple[float, str, float, float]
 """Time in seconds, id, and position: in pixels, in shares of the picture, or in the coordinates of the plan."""
@@ -73,14 +75,18 @@ def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
 
     The file is the list from ``/api/events?cameras=NAME``. The `path_data` of an event are the middles of the lower
     edge of its box with their times, where it has moved by a twentieth of the picture or more. Rows between them are
-    interpolated; after the last the object stays until the event ends.
+    interpolated; after the last the object stays until the event ends. Events without a path, such as manual ones and
+    those of a sound, are left out.
     """
     with reading(path, "the list of Frigate's /api/events, 0.16 or newer"):
         events = json.loads(read_text(path))
         if len(cameras := {event["camera"] for event in events}) > 1:
             raise ValueError(f"it has the cameras {', '.join(sorted(cameras))}; it must have one: ?cameras=NAME")
-        for event in events:
-            points = np.array([(time, *place) for place, time in event["data"]["path_data"]], np.float64).reshape(-1, 3)
+        paths = [(event.get("data") or {}).get("path_data") or [] for event in events]
+        if without := paths.count([]):
+            print(f"{path}: {without} of {len(events)} events have no path and are left out")
+        for event, own in zip(events, paths, strict=True):
+            points = np.array([(time, *place) for place, time in own], np.float64).reshape(-1, 3)
             if not np.isfinite(points).all():
                 raise ValueError(f"the path_data of {event['id']} has {points.tolist()}; its numbers must be finite")
             if len(points):
@@ -106,17 +112,31 @@ def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[f
     out.
     """
     last: dict[str, float] = {}
-    inside = count = 0
-    with whole_file(to) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        file.write("time,id,x,y\n")
-        while block := list(islice(rows, _BLOCK)):
-            for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
-                if last.get(name) == time:
-                    raise ValueError(f"target {name} has two positions at {time:.10g} s; it must have one at a time")
-                last[name], count = time, count + 1
-                if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
-                    file.write(f"{round(time, 6)!r},{name},{x:.3f},{y:.3f}\n")
-                    inside += 1
+    with whole_file(to) as temporary:
+        with open(temporary, "w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(COLUMNS)
+            count, inside = _write(rows, place, area, table, last)
         if not inside:
             raise ValueError(f"{count} positions are read, of which none is in the area")
+        try:  # it must be one that a scenario reads
+            read_rows(str(temporary), {name: name for name in COLUMNS})
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(temporary), str(to))) from None
     return inside, len(last), count - inside
+
+
+def _write(
+    rows: Iterator[Row], place: Callable, area: tuple[float, float], table: Any, last: dict[str, float]
+) -> tuple[int, int]:
+    """Write the rows inside the area, and the `last` time of each id; return the numbers of all and of these rows."""
+    inside = count = 0
+    while block := list(islice(rows, _BLOCK)):
+        for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
+            if last.get(name) == time:
+                raise ValueError(f"target {name} has two positions at {time:.10g} s; it must have one at a time")
+            last[name], count = time, count + 1
+            if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
+                table.writerow((repr(round(time, 6)), name, f"{x:.3f}", f"{y:.3f}"))
+                inside += 1
+    return count, inside

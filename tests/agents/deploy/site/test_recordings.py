@@ -78,6 +78,25 @@ def test_paths_of_frigate_are_interpolated_and_end_where_the_object_stands(tmp_p
     assert [time for time, *_ in read_frigate(path, 2.0, "")] == [100.5, 101.0]
 
 
+@pytest.mark.parametrize("data", [{}, None, {"path_data": None}, {"type": "manual"}])
+def test_events_of_frigate_without_a_path_are_counted_and_left_out(tmp_path, data, capsys):
+    path = written(tmp_path, "events.json", json.dumps([*events(data=data, id="manual"), *events()]))
+    assert {name for _, name, *_ in read_frigate(path, 2.0, "")} == {"1.5-a"}
+    assert capsys.readouterr().out == f"{path}: 3 of 4 events have no path and are left out\n"
+
+
+def test_what_is_written_can_be_read_back(tmp_path):
+    to = tmp_path / "tracks.csv"
+    rows = [(0.0, "a,1", 1.0, 2.0), (1.0, 'the "red" one', 1.0, 2.0), (2.0, "a,1", 2.0, 2.0)]
+    assert write_recorded(to, iter(rows), np.asarray, (5.0, 3.0)) == (3, 2, 0)
+    assert to.read_text().splitlines()[1:3] == ['0.0,"a,1",1.000,2.000', '1.0,"the ""red"" one",1.000,2.000']
+    read_recording(str(to), 1.0)
+    twice = [(0.0, "a", 1.0, 2.0), (1.0, "a", 1.0, 2.0), (0.0, "a", 1.0, 3.0)]
+    with pytest.raises(ValueError, match=r"tracks\.csv, line 4: target a has a row at time 0.0 already"):
+        write_recorded(to, iter(twice), np.asarray, (5.0, 3.0))
+    assert "red" in to.read_text()
+
+
 @pytest.mark.parametrize("block", [1, 2, 65_536])
 def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, monkeypatch):
     monkeypatch.setattr(recordings, "_BLOCK", block)
@@ -110,7 +129,6 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
         (read_csv, "time,id,x,y\n0,a,1,north\n", "recording, line 2: y is 'north'; it must be a finite number"),
         (read_frigate, "{}x", "recording is not the list of Frigate's /api/events, 0.16 or newer"),
         (read_frigate, json.dumps({"before": {}}), "not the list of Frigate's /api/events, 0.16 or newer: TypeError"),
-        (read_frigate, json.dumps(events(data={"box": []})), r"0.16 or newer: KeyError\('path_data'\)"),
         (read_frigate, json.dumps(events(data={"path_data": [[[1], 2]]})), "not the list of"),
         (read_frigate, json.dumps(events(data={"path_data": [[[1, math.nan], 2]]})), "its numbers must be finite"),
         (read_frigate, json.dumps(events(end_time="late")), "1.5-a: end_time is 'late'; it must be a finite number"),
