@@ -72,7 +72,7 @@ class EntityObserver:
 
     def __init__(self, scenario: Scenario, team: str = "sensors") -> None:
         if not scenario.is_game:
-            raise ValueError(f"scenario {scenario.name!r} has no warehouses; entities are observed in duels")
+            raise ValueError(f"scenario {scenario.name!r} has no warehouses; only games have the features of entities")
         n, m = scenario.num_sensors, scenario.num_targets
         counts = {
             "own": 1,

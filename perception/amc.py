@@ -55,22 +55,23 @@ class AMCCritic(nn.Module):
             The value (...,). With `return_contributions` also the contributions (..., L), whose sum is the value (for
             ``"value_head"`` up to the bias, which belongs to no pair).
         """
-        mask = check_tokens(z, mask, self.feature_dim)
+        mask = check_tokens(z, mask, self.feature_dim, "z", "L")
         z = zero_masked(z, mask)
+        before = 0 if self.attention is None else self.weight_dim
+        at_zero = self.linear(z.new_zeros(before + self.feature_dim))  # (1,), the bias
+        contributions = self.linear(functional.pad(z, (before, 0)))  # (..., L, 1)
         if self.attention is not None:
-            # linear([G; z]) = u . G + w . z + b, so that the prefixes need only the number u . v of each v.
-            of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
+            # linear([G; z]) = u . G + (w . z + b), so that the prefixes need only the number u . v of each v.
             query, key, value = self.attention.project(z)
+            of_value = (self.linear(functional.pad(value, (0, self.feature_dim))) - at_zero).squeeze(-1)
             # tanh bounds every score by +-weight_dim.
-            sums = prefix_sums(query, key, value @ of_prefix, mask, float(self.weight_dim)).to(value.dtype)
+            sums = prefix_sums(query, key, of_value, mask, float(self.weight_dim)).to(of_value.dtype)
             # The prefix of a pair ends before it; that of the first is empty.
-            contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
-        else:
-            contributions = z @ self.linear.weight.squeeze(0)
-        if self.kind == "value_head":
-            total = contributions.sum(-1) + self.linear.bias.squeeze(0)
-        else:
-            contributions = contributions + self.linear.bias
-            contributions = contributions if mask is None else contributions * mask
-            total = contributions.sum(-1)
+            contributions = contributions + functional.pad(sums, (1, 0))[..., : z.shape[-2]].unsqueeze(-1)
+        if self.kind == "value_head":  # the bias counts once
+            contributions = contributions - at_zero
+        contributions = contributions.squeeze(-1)
+        contributions = contributions if mask is None else contributions * mask
+        total = contributions.sum(-1)
+        total = total + at_zero.squeeze(0) if self.kind == "value_head" else total
         return (total, contributions) if return_contributions else total

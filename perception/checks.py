@@ -80,13 +80,13 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
 
 
 def check_tokens(
-    x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1, name: str = "x", mask_name: str = "mask"
+    x: Tensor, mask: Tensor | None, feature_dim: int, name: str, axes: str, mask_name: str = "mask"
 ) -> Tensor | None:
-    """Return the mask as bool; raise unless x is (..., *token axes, feature_dim), the mask (..., *token axes)."""
+    """Return the mask as bool; raise unless x is (..., *axes, feature_dim) and the mask (..., *axes)."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; expected a tensor of features")
-    if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
+    if x.ndim < len(axes.split()) + 1 or x.shape[-1] != feature_dim:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; expected (..., {axes}, {feature_dim})")
     if mask is None:
         return None
     mask = as_mask(mask, mask_name)

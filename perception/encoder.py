@@ -99,7 +99,7 @@ class FlatEncoder(nn.Module):
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
         """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does."""
-        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
+        mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
                 f"pairs are of {pairs.shape[-3]} agents and {pairs.shape[-2]} targets; "
@@ -281,7 +281,7 @@ class AgentTargetEncoder(nn.Module):
                 attend over ``"agents"``; on a CPU, a list that repeats an index.
             TypeError: `targets` or `neighbours` are no whole numbers.
         """
-        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
+        mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")
         way = ATTEND_OVER[self.attend_over]
         scenes = AllPairs(mask, self.pooling, need_weights)
         if neighbours is not None and self.attend_over != "agents":

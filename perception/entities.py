@@ -57,7 +57,8 @@ class EntityEncoder(nn.Module):
 
     Attributes:
         kinds: the widths, by name.
-        of_kind: the embeddings c (number of kinds, f), initialised Xavier-uniform.
+        embed, of_kind: the layers W, b and the embedding c (f,) of each kind, by name followed by ``_``, with ``%2E``
+            for a dot. The embeddings are initialised Xavier-uniform.
     """
 
     def __init__(
@@ -81,10 +82,11 @@ class EntityEncoder(nn.Module):
             embed_layers=embed_layers, num_frequencies=num_frequencies,
         )  # fmt: skip
         self.weight_dim, self.pooling = config.weight_dim, config.pooling
-        # Lists: the names of a ModuleDict may be neither "items" nor "keys".
-        self.embed = nn.ModuleList(feature_layers(width, config) for width in self.kinds.values())
-        self.of_kind = nn.Parameter(torch.empty(len(self.kinds), config.weight_dim))
-        nn.init.xavier_uniform_(self.of_kind)
+        names = [_attribute(kind) for kind in self.kinds]
+        widths = zip(names, self.kinds.values(), strict=True)
+        self.embed = nn.ModuleDict({name: feature_layers(width, config) for name, width in widths})
+        of_kind = nn.init.xavier_uniform_(torch.empty(len(names), config.weight_dim))
+        self.of_kind = nn.ParameterDict(zip(names, of_kind, strict=True))
         self.blocks = nn.ModuleList(ENTITY_BLOCKS[attention](config) for _ in range(config.num_blocks))
 
     def forward(self, entities: Mapping[str, Tensor], masks: Mapping[str, Tensor] | None = None) -> EntityFeatures:
@@ -99,19 +101,19 @@ class EntityEncoder(nn.Module):
         Raises:
             ValueError: missing or unknown kinds.
         """
-        masks = {} if masks is None else masks
+        entities, masks = dict(entities.items()), {} if masks is None else dict(masks.items())
         if self.kinds.keys() != entities.keys() or masks.keys() - entities.keys():
             given = f"entities are of {', '.join(entities)}, masks of {', '.join(masks) or 'none'}"
             raise ValueError(f"{given}; expected the kinds {', '.join(self.kinds)}, with count 0 for none")
         tokens: list[Tensor] = []
         valid: list[Tensor] = []
-        for (kind, width), embed, of_kind in zip(self.kinds.items(), self.embed, self.of_kind, strict=True):
-            x = entities[kind]
-            mask = check_tokens(x, masks.get(kind), width, name=kind, mask_name=f"mask of {kind}")
+        for kind, width in self.kinds.items():
+            x, name = entities[kind], _attribute(kind)
+            mask = check_tokens(x, masks.get(kind), width, kind, "count", f"mask of {kind}")
             if tokens and x.shape[:-2] != tokens[0].shape[:-2]:
                 lead = tuple(tokens[0].shape[:-2])
                 raise ValueError(f"{kind} has shape {tuple(x.shape)}; those of the other kinds begin with {lead}")
-            tokens.append(embed(zero_masked(x, mask)) + of_kind)
+            tokens.append(self.embed[name](zero_masked(x, mask)) + self.of_kind[name])
             valid.append(torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device) if mask is None else mask)
         x, mask = torch.cat(tokens, -2), torch.cat(valid, -1) if masks else None  # (..., L, f), (..., L)
         for block in self.blocks:
@@ -119,6 +121,11 @@ class EntityEncoder(nn.Module):
         x = zero_masked(x, mask)
         per_entity = x.split([each.shape[-2] for each in tokens], -2)
         return EntityFeatures(dict(zip(self.kinds, per_entity, strict=True)), pool(x, mask, self.pooling))
+
+
+def _attribute(kind: str) -> str:
+    """Return the name of a kind's layers: one that a module has not, such as ``items``, and without a dot."""
+    return kind.replace("%", "%25").replace(".", "%2E") + "_"
 
 
 class SelectionHead(nn.Module):
@@ -130,7 +137,7 @@ class SelectionHead(nn.Module):
 
     Args:
         weight_dim: f, width of the query and of the candidates.
-        none: append the choice of no candidate, with learned features, as the last one. It is never masked.
+        none: append a last logit, from learned features, which means "choose none". It is never masked.
     """
 
     def __init__(self, weight_dim: int, *, none: bool = False) -> None:
@@ -155,7 +162,7 @@ class SelectionHead(nn.Module):
             distribution is uniform and its gradients are 0, so use ``none=True`` or discard the choice. Masked
             candidates may be NaN or infinite.
         """
-        mask = check_tokens(candidates, mask, self.weight_dim, name="candidates")
+        mask = check_tokens(candidates, mask, self.weight_dim, "candidates", "count")
         if query.ndim < 1 or query.shape[-1] != self.weight_dim:
             raise ValueError(f"query has shape {tuple(query.shape)}; its last axis must be {self.weight_dim}")
         candidates = zero_masked(candidates, mask)

@@ -308,6 +308,13 @@ def as_size(number: Tensor) -> int:
     return found  # type: ignore[return-value]
 
 
+def is_hooked(module: nn.Module) -> bool:
+    """Return True if hooks expect calls of the module: those of pruning, sharding, profilers and users."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
 def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
     """Return True if :func:`attend_in_chunks` applies to tokens x and the maps of q, k and v, and is faster."""
     return (
@@ -320,10 +327,7 @@ def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
         and not is_transformed(x)
         and not torch.is_autocast_enabled("cpu")
         and all(  # only `x W^T + b`: a parametrised map has another class
-            type(linear) is nn.Linear
-            and linear.bias is not None
-            and not (linear._forward_hooks or linear._forward_pre_hooks)
-            for linear in maps
+            type(linear) is nn.Linear and linear.bias is not None and not is_hooked(linear) for linear in maps
         )
     )
 

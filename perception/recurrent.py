@@ -57,7 +57,7 @@ class RecurrentLayer(nn.Module):
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
-        mask = check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim, "x", "L")
         flat = zero_masked(x, mask).reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
         z = self._states(flat, None if mask is None else mask.reshape(flat.shape[:-1]))
         z = zero_masked(z.reshape(*x.shape[:-1], self.weight_dim), mask)

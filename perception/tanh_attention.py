@@ -70,7 +70,7 @@ class AttentionLayer(nn.Module):
             ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and with
             `need_weights` the weights (..., num_heads, L, L).
         """
-        mask = check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim, "x", "L")
         x = zero_masked(x, mask)
         query, key, value = self.project(x)  # q, k, v = tanh(Q x), tanh(K x), tanh(V x)
         z, weights = self.attend(query, key, value, mask, need_weights)  # z = softmax(q k^T) v

@@ -220,11 +220,11 @@ class Options(EncoderConfig, RunOptions):
     def _rules_of_engines(self) -> validation.Rules:
         rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
         for name in ("num_env_runners", "num_learners", "address"):
-            yield name, rllib or not getattr(self, name), "it needs --engine rllib"
+            yield name, rllib or not getattr(self, name), "it requires --engine rllib"
         if rllib:
             installed = None not in map(importlib.util.find_spec, ("ray", "tree"))
-            yield "engine", installed, "it needs Ray: pip install 'hitmac[rllib]'"
-            words = "--engine rllib needs ppo: add --algorithm ppo, or use the job coverage-ppo"
+            yield "engine", installed, "it requires Ray: pip install 'hitmac[rllib]'"
+            words = "--engine rllib requires --algorithm ppo, as in the job coverage-ppo"
             yield "algorithm", self.algorithm == "ppo", words
             yield "difference_rewards", self.credit == "team", "it must be False with --engine rllib"
             yield "num_env_runners", runners <= self.num_envs, f"it must not exceed --num-envs, {self.num_envs}"
@@ -302,7 +302,7 @@ class CoverageRewardOptions(Options):
 
     def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
-            yield "algorithm", self.algorithm == "imitation", "a memory is learned by imitation"
+            yield "memory", self.algorithm == "imitation", "it requires --algorithm imitation"
             yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
             fits = self.features == RECURRENT_FEATURES
             yield "features", fits, "with --memory recurrent they must be left out"
@@ -317,7 +317,7 @@ class CoverageRewardOptions(Options):
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
     def _rules_of_lists(self) -> validation.Rules:
-        yield from ((name, "nearest" in self.shown, "it needs --nearest") for name in self.shown)
+        yield from ((name, "nearest" in self.shown, "it requires --nearest") for name in self.shown)
         if "nearest" in self.shown:
             whole = not self.recurrent and self.features != BELIEFS
             yield "nearest", whole, "a policy with a memory or beliefs observes all targets"
@@ -326,7 +326,7 @@ class CoverageRewardOptions(Options):
             except ValueError as error:
                 yield "nearest", False, str(error)
             reads = self.neighbours is None or self.attend_over == "agents"
-            yield "neighbours", reads, "it needs --attend-over agents"
+            yield "neighbours", reads, "it requires --attend-over agents"
 
 
 @preset("coverage")
@@ -647,7 +647,7 @@ def check(options: Job) -> None:
     invalid = validation.invalid_fields(options, label=flag, show=str)[1]
     errors = list(invalid.values())
     if options.ray is not None and not options.is_group:
-        errors.append(ValueError("--ray is for several trainings; it needs --seeds or --set"))
+        errors.append(ValueError("--ray is for several trainings; add --seeds or --set"))
     if isinstance(options, DuelOptions):
         if options.is_group:
             errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))

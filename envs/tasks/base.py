@@ -75,9 +75,10 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
         return copy.deepcopy(opponent) if hasattr(opponent, "get_state") else opponent
     if not scenario.is_game:
         raise ValueError(f"opponent is {opponent!r}; it must be None in a scenario without warehouses")
-    if isinstance(opponent, str | Path) and opponent not in RULES[team]:
+    rules = {f"mate:{rule}" if team == "sensors" else rule: rule for rule in RULES[team]}
+    if isinstance(opponent, str | Path) and opponent not in rules:
         return find_player(opponent, scenario, team)
-    return RulePlayer(team, opponent)
+    return RulePlayer(team, rules.get(opponent, opponent))
 
 
 def default_features(scenario: Scenario) -> tuple[str, ...]:
@@ -120,10 +121,11 @@ class Task:
             in a scenario without identities :class:`~hitmac.envs.parts.detections.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
-            ``"heuristic"``; the name of another player, see :func:`hitmac.agents.load_opponent`; or an object whose
-            ``act(simulator, starts, chosen)`` returns the team's actions for :meth:`hitmac.envs.Simulator.step`, where
-            `starts` (B,) marks the scenes in which an episode begins, and `chosen` those that will move. One with
-            ``get_state``, a memory, is copied. None: the scenario's `walk`, or for sensors ``"greedy"``.
+            ``"heuristic"``, for sensors ``"mate:random"`` and so on; the name of another player, see
+            :func:`hitmac.agents.load_opponent`; or an object whose ``act(simulator, starts, chosen)`` returns the
+            team's actions for :meth:`hitmac.envs.Simulator.step`, where `starts` (B,) marks the scenes in which an
+            episode begins, and `chosen` those that will move. One with ``get_state``, a memory, is copied. None: the
+            scenario's `walk`, or for sensors ``"mate:greedy"``.
         simulator: the simulator of another task of the same scenes, to share; None: a new one.
 
     Attributes:
@@ -165,7 +167,7 @@ class Task:
             self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario, self.num_envs = self.simulator.scenario, self.simulator.num_envs
         if self.scenario.is_game and self.spec.role in ("executor", "coordinator"):
-            raise ValueError(f"scenario {self.scenario.name!r} has warehouses; {kind.__name__} is for others")
+            raise ValueError(f"scenario {self.scenario.name!r} has warehouses, which {kind.__name__} does not support")
         near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
         self.observer = make_observer(self.scenario, self.features, self.team, **near)
         other = "sensors" if self.team == "targets" else "targets"

@@ -51,7 +51,7 @@ class TransportTask(Task):
 
     Args:
         scenario, num_envs, seed, features, num_threads, opponent: see :class:`Task`; with the opponent None, the
-            sensors follow MATE's rule ``"greedy"``.
+            sensors follow MATE's rule ``"mate:greedy"``.
         hold: steps for which a move holds; their rewards are summed.
         share: share of the team's mean reward in that of each target, :meth:`sensor_rewards`, 0 to 1.
     """
@@ -70,7 +70,7 @@ class TransportTask(Task):
 
     def __post_init__(self) -> None:
         self.features = ("entities",) if self.features is None else self.features
-        self.opponent = "greedy" if self.opponent is None else self.opponent
+        self.opponent = "mate:greedy" if self.opponent is None else self.opponent
         super().__post_init__()
         self.action_space = spaces.MultiDiscrete([len(MOVES)] * self.actors)
         if self.scenario.action == "rate":

@@ -4,6 +4,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils import prune
 
 from hitmac.perception import AMCCritic
 from hitmac.perception.amc import CRITICS
@@ -70,8 +72,28 @@ def test_the_ablations_by_their_equations():
     torch.testing.assert_close(value, contributions.sum(-1) + head.linear.bias)
 
 
+class Shifted(nn.Linear):
+    def forward(self, x):
+        return super().forward(x) + 100.0
+
+
+@pytest.mark.parametrize("kind", CRITICS)
+def test_what_replaces_or_changes_the_linear_layer_counts(kind):
+    made, z = critic(kind=kind), random(4, 6)
+    plain = made(z)
+    made.linear.register_forward_hook(lambda module, inputs, output: output + 10.0)
+    torch.testing.assert_close(made(z), plain + (10.0 if kind == "value_head" else 40.0))
+    shifted = Shifted(made.linear.in_features, 1).double()
+    shifted.load_state_dict(made.linear.state_dict())
+    made.linear = shifted
+    torch.testing.assert_close(made(z), plain + (100.0 if kind == "value_head" else 400.0))
+    prune.l1_unstructured(made.linear, "weight", amount=0.5)
+    for _ in range(2):
+        made(z).backward()
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="kind is 'best'; it must be one of amc, no_prefix, value_head"):
         AMCCritic(6, kind="best")
-    with pytest.raises(ValueError, match=r"x has shape \(3, 5\)"):
+    with pytest.raises(ValueError, match=r"z has shape \(3, 5\)"):
         AMCCritic(6)(torch.zeros(3, 5))

@@ -196,7 +196,7 @@ def test_unknown_options_and_inputs_that_do_not_fit_are_refused():
         PolicyConfig(policy={"wieght_dim": 8}, **given_options)
     with pytest.raises(ValueError, match="encoder is 'mlp'; it must be one of attention, recurrent"):
         AgentTargetEncoder(4, 8, encoder="mlp")
-    with pytest.raises(ValueError, match="needs 2 token axes"):
+    with pytest.raises(ValueError, match=r"pairs has shape \(3, 6\); expected \(..., agents, targets, 6\)"):
         AgentTargetEncoder(6, 8)(torch.zeros(3, 6))
     with pytest.raises(ValueError, match="a recurrent layer has no attention weights"):
         AgentTargetEncoder(6, 8, encoder="recurrent")(torch.zeros(2, 3, 6), need_weights=True)

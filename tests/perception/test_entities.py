@@ -40,8 +40,8 @@ def flat(features):
 def test_the_encoder_by_its_equations(attention):
     net, entities = EntityEncoder(KINDS, 8, attention=attention, pooling="sum").double(), scenes((2,), (2, 1, 3))
     embedded = [
-        (entities[kind] @ linear.weight.T + linear.bias).clamp(min=0) + net.of_kind[number]
-        for number, (kind, (linear, _)) in enumerate(zip(KINDS, net.embed, strict=True))
+        (entities[kind] @ linear.weight.T + linear.bias).clamp(min=0) + of_kind
+        for kind, (linear, _), of_kind in zip(KINDS, net.embed.values(), net.of_kind.values(), strict=True)
     ]
     (block,) = net.blocks
     x = torch.cat(embedded, 1)
@@ -105,15 +105,32 @@ def test_only_the_embeddings_tell_kinds_apart():
     swapped = (net({"cats": a, "dogs": b}).global_feature for a, b in ((one, other), (other, one)))
     assert (next(swapped) - next(swapped)).abs().max() > 1e-3
     with torch.no_grad():
-        net.of_kind[1] = net.of_kind[0]
-        net.embed[1].load_state_dict(net.embed[0].state_dict())
+        net.of_kind["dogs_"].copy_(net.of_kind["cats_"])
+        net.embed["dogs_"].load_state_dict(net.embed["cats_"].state_dict())
     parts, whole = net({"cats": one, "dogs": other}), net({"cats": torch.cat((one, other)), "dogs": one[:0]})
     same((torch.cat(tuple(parts.per_entity.values())), parts[1]), (whole.per_entity["cats"], whole[1]))
 
 
+def test_a_state_is_of_kinds_by_name():
+    one, other = EntityEncoder({"x.1": 6, "y": 6}, 8), EntityEncoder({"y": 6, "x.1": 6}, 8)
+    other.load_state_dict(one.state_dict())
+    entities = {"y": torch.randn(2, 6), "x.1": torch.randn(3, 6)}
+    same(flat(one(entities)), flat(other(entities))[1::-1] + flat(other(entities))[2:])
+    with pytest.raises(RuntimeError, match=r"embed\.z_"):
+        EntityEncoder({"x.1": 6, "z": 6}, 8).load_state_dict(one.state_dict())
+
+
+def test_a_tensordict_of_entities_and_masks():
+    tensordict = pytest.importorskip("tensordict")
+    net, entities = encoder(), scenes((2,), (2, 1, 3))
+    masks = {kind: torch.rand(x.shape[:-1]) > 0.4 for kind, x in entities.items()}
+    given = (tensordict.TensorDict(each, batch_size=2) for each in (entities, masks))
+    same(flat(net(*given)), flat(net(entities, masks)), rtol=0, atol=0)
+
+
 def test_options_reach_the_layers():
     net = EntityEncoder(KINDS, 8, embed_layers=2, num_frequencies=2, num_blocks=3, scaled=False)
-    assert [one.in_features for one in net.embed[0] if isinstance(one, nn.Linear)] == [3 * 5, 8]
+    assert [one.in_features for one in next(iter(net.embed.values())) if isinstance(one, nn.Linear)] == [15, 8]
     assert len(net.blocks) == 3
     x = torch.randn(4, 8)
     torch.testing.assert_close(net.blocks[0].attention.score(x, x), x @ x.T)
@@ -276,7 +293,7 @@ ENTITIES = {kind: torch.zeros(2, 3, width).double() for kind, width in KINDS.ite
     (lambda: encoder()(ENTITIES | {"keys": torch.zeros(3, 5)}), "keys has shape (3, 5); those of the other kinds"),
     (lambda: encoder()(ENTITIES, {"keys": -torch.ones(2, 3)}), "mask of keys holds -1.0; expected 1 (valid) and 0"),
     (lambda: SelectionHead(8)(torch.zeros(7), torch.zeros(3, 8)), "query has shape (7,); its last axis must be 8"),
-    (lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 7)), "candidates has shape (3, 7); it needs 1 token axes"),
+    (lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 7)), "candidates has shape (3, 7); expected (..., c"),
 ])  # fmt: skip
 def test_bad_input(call, says):
     with pytest.raises(ValueError, match=re.escape(says)):

@@ -151,6 +151,18 @@ def test_without_gradients_as_with_them(over, tokens, monkeypatch):
     same(agents, found._replace(per_target=found.per_target[..., :0, :]))
 
 
+@pytest.mark.parametrize("over", LISTABLE)
+def test_hooks_and_residuals_of_the_layers_count_with_lists_too(over):
+    net, (pairs, mask), (targets, _) = encoder(over), scene(), everything()
+    plain = net(pairs, mask)
+    net.attention.register_forward_hook(lambda module, inputs, output: (*(2.0 * each for each in output[:2]),))
+    same(net(pairs, mask), net(pairs, mask, targets=targets))
+    assert (net(pairs, mask).per_target - plain.per_target).abs().max() > 0.1
+    net = encoder(over, pooling="sum")
+    net.attention.residual = True
+    same(net(pairs, mask), net(pairs, mask, targets=targets))
+
+
 @pytest.mark.parametrize(
     ("over", "lists", "error", "says"),
     [

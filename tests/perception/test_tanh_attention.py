@@ -91,7 +91,7 @@ def test_dropout_only_while_training():
         ({"residual": True}, (), ValueError, r"residual needs feature_dim \(6\)"),
         ({"dropout": 1.0}, (), ValueError, "dropout is 1.0"),
         ({}, (torch.zeros(6),), ValueError, r"x has shape \(6,\)"),
-        ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\); it needs .* then 6"),
+        ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\); expected .*L, 6"),
         ({}, (torch.zeros(3, 6), torch.ones(4)), ValueError, r"mask has shape \(4,\); it must have shape \(3,\)"),
         ({}, (torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
         ({}, ([[0.0] * 6],), TypeError, "x is a list; expected a tensor"),

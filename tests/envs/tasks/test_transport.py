@@ -66,7 +66,7 @@ def test_an_opponent_plays_the_other_team_and_learns_of_new_episodes():
 
 def test_opponents_by_name(monkeypatch):
     """Rules of MATE, others by `hitmac.agents`; by default the walk, and greedy sensors."""
-    for kind, name in ((CoverageTask, "naive"), (TransportTask, "greedy")):
+    for kind, name in ((CoverageTask, "naive"), (TransportTask, "mate:greedy")):
         named, other = kind(SMALL, 2, 5, opponent=name), kind(SMALL, 2, 5)
         if kind is CoverageTask:
             other = kind(envs.load_scenario(SMALL).replace(walk="carry-naive"), 2, 5)
@@ -76,7 +76,8 @@ def test_opponents_by_name(monkeypatch):
         np.testing.assert_equal(named.simulator.get_state(), other.simulator.get_state())
     monkeypatch.setattr(base, "find_player", lambda *given: given)
     scenario = envs.load_scenario(SMALL)
-    assert base.find_opponent("mine", scenario, "sensors") == ("mine", scenario, "sensors")
+    for name in ("mine", "greedy"):  # of the sensors, greedy is the agent of this package everywhere
+        assert base.find_opponent(name, scenario, "sensors") == (name, scenario, "sensors")
 
 
 def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_limit():
@@ -108,9 +109,12 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
 
 def test_what_does_not_fit_a_duel_is_refused():
     for make, says in (
-        (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses; ExecutorTask is for others"),
-        (lambda: CoordinatorTask(SMALL), "CoordinatorTask is for others"),
-        (lambda: TransportTask("hit-mac"), "scenario 'hit-mac' has no warehouses; entities are observed in duels"),
+        (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses, which ExecutorTask does not support"),
+        (lambda: CoordinatorTask(SMALL), "CoordinatorTask does not support"),
+        (
+            lambda: TransportTask("hit-mac"),
+            "scenario 'hit-mac' has no warehouses; only games have the features of entities",
+        ),
         (
             lambda: CoverageTask("hit-mac", opponent="greedy"),
             "opponent is 'greedy'; it must be None in a scenario with",

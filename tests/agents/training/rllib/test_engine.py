@@ -84,7 +84,7 @@ def test_every_role_and_form_of_a_policy_trains(here, shared_ray):
 
 def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
     for arguments, says in (
-        (["coverage", *RLLIB[1:]], "--algorithm is imitation; --engine rllib needs ppo"),
+        (["coverage", *RLLIB[1:]], "--algorithm is imitation; --engine rllib requires --algorithm ppo"),
         (["coordinator", *RLLIB[1:]], "--difference-rewards is True; it must be False"),
         ([*RLLIB, "--num-env-runners", 7], "--num-env-runners is 7; it must not exceed --num-envs, 6"),
         ([*RLLIB, "--num-learners", 9], "--num-learners is 9; it must not exceed --batch-size, 8"),
@@ -94,7 +94,7 @@ def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
     ):
         assert says in refused(*arguments, "--run-dir", "x")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    with pytest.raises(ValueError, match=r"^--engine is rllib; it needs Ray: pip install 'hitmac\[rllib\]'$"):
+    with pytest.raises(ValueError, match=r"^--engine is rllib; it requires Ray: pip install 'hitmac\[rllib\]'$"):
         check(CoverageRewardOptions(engine="rllib"))
 
 
