@@ -25,9 +25,6 @@ from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over, shortly
 
-LONGEST_WAIT = 0.4
-"""Longest wait for an answer of a device, seconds."""
-
 Port = Annotated[int, Range(1, 65535)]
 
 
@@ -95,6 +92,8 @@ class _Device(_Driver):
     """-1: the pan grows clockwise, as seen from above; 1: counter-clockwise, as of most devices upside down."""
     pan_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-180.0, 180.0)
     """Lowest and highest pan of the device, degrees; an answer beyond is nonsense."""
+    answer_within: Positive = 0.4
+    """Longest wait for an answer of the device, seconds."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -115,7 +114,8 @@ class _Device(_Driver):
 class Onvif(_Device):
     """Camera with ONVIF's PTZ service: GetStatus, ContinuousMove with a timeout, Stop.
 
-    The normalized positions -1 and 1 are the ends of `pan_range`; the normalized velocity 1 is `highest_rate`.
+    A device that refuses the timeout moves without one, and one that refuses Stop gets a velocity of 0. The normalized
+    positions -1 and 1 are the ends of `pan_range`; the normalized velocity 1 is `highest_rate`.
     """
 
     port: Port = 80
@@ -126,13 +126,16 @@ class Onvif(_Device):
     digest: Annotated[str, Choice(("message", "http"))] = "message"
     """Authentication: `message`: WS-Security, for which the device's clock must be right; `http`: HTTP digest."""
     profile: str = ""
-    """Token of the media profile; empty: the first."""
+    """Token of the media profile; empty: the first with a pan-tilt head."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.user and self.password_env not in os.environ:
             raise ValueError(f"password_env is {self.password_env!r}; no environment variable has this name")
         self._service: Any = None
+        self._moves: list[tuple[str, dict[str, Any]]]  # the ways that the device has not refused, best first
+        self._moves = [("ContinuousMove", {"Timeout": datetime.timedelta(seconds=2)}), ("ContinuousMove", {})]
+        self._stops = [("Stop", {"PanTilt": True, "Zoom": False}), *self._moves]
 
     def heading(self) -> float:
         """Ask for the heading, degrees."""
@@ -145,11 +148,17 @@ class Onvif(_Device):
 
     def turn(self, rate: float) -> None:
         """Order a rate, degrees per second, for two seconds."""
-        if rate:
-            velocity = {"PanTilt": {"x": min(max(self.sign * rate / self.highest_rate, -1.0), 1.0), "y": 0.0}}
-            self._call("ContinuousMove", Velocity=velocity, Timeout=datetime.timedelta(seconds=2))
-        else:
-            self._call("Stop", PanTilt=True, Zoom=False)
+        velocity = {"PanTilt": {"x": min(max(self.sign * rate / self.highest_rate, -1.0), 1.0), "y": 0.0}}
+        ways = self._moves if rate else self._stops
+        for number, (operation, arguments) in enumerate(ways):
+            try:
+                self._call(operation, **arguments | ({} if operation == "Stop" else {"Velocity": velocity}))
+            except Exception as error:
+                if number == len(ways) - 1 or not _is_fault(error):
+                    raise
+            else:
+                del ways[:number]
+                return
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
@@ -161,21 +170,55 @@ class Onvif(_Device):
             logging.getLogger("zeep").addHandler(logging.NullHandler())  # else it prints what it cannot read
             client = ONVIFClient(
                 self.host, self.port, self.user or None, os.environ.get(self.password_env),
-                http_digest=self.digest == "http", timeout=LONGEST_WAIT, cache=CacheMode.NONE, apply_patch=False,
+                http_digest=self.digest == "http", timeout=self.answer_within, cache=CacheMode.NONE, apply_patch=False,
             )  # fmt: skip
-            self._token = self.profile or client.media().GetProfiles()[0].token
+            try:
+                profiles = [] if self.profile else client.media().GetProfiles()
+            except Exception as error:
+                if self.user and _is_fault(error) and abs(ahead := _clock_of(client) - time.time()) > _CLOCKS:
+                    raise PermissionError(f"{error}; the clock of the device is {ahead:+.0f} s off") from None
+                raise
+            with_head = [one for one in profiles if one.PTZConfiguration is not None]
+            self._token = self.profile or (with_head or profiles)[0].token
             self._service = client.ptz()
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
 
 
+_CLOCKS = 5.0
+"""Difference of two clocks that a refused login mentions, seconds."""
+
+
+def _is_fault(error: Exception) -> bool:
+    """Return True if the device has refused an operation, in an answer."""
+    if (cause := getattr(error, "original_exception", None)) is None:  # not of onvif-python
+        return False
+    from zeep.exceptions import Fault
+
+    return isinstance(cause, Fault)
+
+
+def _clock_of(client: Any) -> float:
+    """Return the time of a device, seconds since 1970."""
+    now = client.devicemgmt().GetSystemDateAndTime().UTCDateTime
+    (date, clock) = now.Date, now.Time
+    parts = date.Year, date.Month, date.Day, clock.Hour, clock.Minute, clock.Second
+    return datetime.datetime(*parts, tzinfo=datetime.UTC).timestamp()
+
+
 @dataclass(kw_only=True)
 class Visca(_Device):
-    """Camera with VISCA over IP (UDP): Pan-tiltPosInq and Pan-tiltDrive of Sony's command list.
+    """Camera with VISCA over IP: Pan-tiltPosInq and Pan-tiltDrive of Sony's command list.
 
     A message without an answer is sent again under the next sequence number, up to three times.
     """
 
     port: Port = 52381
+    """Port; devices without the header often have 1259 for UDP and 5678 for TCP."""
+    framing: Annotated[str, Choice(("numbered", "unnumbered", "plain"))] = "numbered"
+    """Messages: `numbered`: with Sony's header, whose numbers the answers repeat; `unnumbered`: with the header, but
+    the numbers of the answers are ignored; `plain`: without the header."""
+    transport: Annotated[str, Choice(("udp", "tcp"))] = "udp"
+    """Transport; TCP is for plain messages."""
     units_per_degree: Positive = 14.4
     """Units of the pan in a degree."""
     speeds: Annotated[tuple[float, ...], over(0, None, "degrees per second")] = ()
@@ -188,6 +231,8 @@ class Visca(_Device):
         if len(speeds) > 24 or any(np.diff(speeds) <= 0.0):
             raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
         self.speeds, self.highest_rate = speeds, speeds[-1]
+        if self.transport == "tcp" and self.framing != "plain":
+            raise ValueError(f"transport is tcp and framing {self.framing}; TCP is for plain messages")
         self._socket: socket.socket | None = None
 
     def heading(self) -> float:
@@ -208,35 +253,65 @@ class Visca(_Device):
     def _ask(self, kind: bytes, message: bytes) -> bytes:
         """Send a message and return its first answer."""
         if self._socket is None:
-            made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            kind_of_socket = socket.SOCK_STREAM if self.transport == "tcp" else socket.SOCK_DGRAM
+            made = socket.socket(socket.AF_INET, kind_of_socket)
             try:
+                made.settimeout(self.answer_within)
                 made.connect((self.host, self.port))
-                made.send(b"\x02\x00\x00\x01\x00\x00\x00\x00\x01")  # RESET: the device counts from 0
+                if self.framing != "plain":
+                    made.send(b"\x02\x00\x00\x01\x00\x00\x00\x00\x01")  # RESET: the device counts from 0
             except OSError:
                 made.close()
                 raise
-            self._socket, self._sequence = made, 0
-        first = self._sequence + 1
+            self._socket, self._sequence, self._received = made, 0, b""
+        try:
+            return self._exchange(self._socket, kind, message)
+        except TimeoutError:
+            raise TimeoutError(f"no answer in {self.answer_within:g} s") from None
+        except OSError:
+            self._socket.close()
+            self._socket = None
+            raise
+
+    def _exchange(self, connection: socket.socket, kind: bytes, message: bytes) -> bytes:
+        """Send a message, again where no answer comes, and return its first answer."""
+        first, inquires = self._sequence + 1, message[1] == 0x09
         for last in range(first, first + 3):
             self._sequence = last
-            self._socket.send(kind + struct.pack(">HI", len(message), last) + message)
-            until = time.monotonic() + LONGEST_WAIT / 3.0
-            while (left := until - time.monotonic()) > 0.0:
-                self._socket.settimeout(left)
-                try:
-                    received = self._socket.recv(64)
-                except TimeoutError:
-                    break
-                answer = received[8:]
-                if received[:2] == b"\x02\x01" and answer[:1] == b"\x0f":
-                    self._socket.close()
-                    self._socket = None
-                    raise ConnectionError("the device has lost count of the messages")
-                if received[:2] == b"\x01\x11" and first <= int.from_bytes(received[4:8]) <= last:
-                    if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
-                        raise ValueError(f"the answer is {answer.hex(' ')}, an error of VISCA")
+            header = b"" if self.framing == "plain" else kind + struct.pack(">HI", len(message), last)
+            connection.send(header + message)
+            until = time.monotonic() + self.answer_within / 3.0
+            while answer := self._receive(connection, until, range(first, last + 1)):
+                if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
+                    raise ValueError(f"the answer is {answer.hex(' ')}, an error of VISCA")
+                # Without numbers, it may be the answer to an earlier message of the other kind.
+                if self.framing == "numbered" or inquires == (len(answer) > 3):
                     return answer
-        raise TimeoutError(f"no answer in {LONGEST_WAIT:g} s")
+        raise TimeoutError
+
+    def _receive(self, connection: socket.socket, until: float, numbers: range) -> bytes:
+        """Return the next answer, to a message of these numbers if they count; empty: none until a time."""
+        while True:
+            if b"\xff" in self._received:
+                answer, end, self._received = self._received.partition(b"\xff")
+                return answer + end
+            if (left := until - time.monotonic()) <= 0.0:
+                return b""
+            connection.settimeout(left)
+            try:
+                received = connection.recv(64)
+            except TimeoutError:
+                return b""
+            if self.framing == "plain":
+                if not received and self.transport == "tcp":
+                    raise ConnectionError("the device has closed the connection")
+                self._received += received
+            elif received[:2] == b"\x02\x01" and received[8:9] == b"\x0f":
+                raise ConnectionError("the device has lost count of the messages")
+            elif received[:2] == b"\x01\x11" and (
+                self.framing == "unnumbered" or int.from_bytes(received[4:8]) in numbers
+            ):
+                return received[8:]
 
     def close(self) -> None:
         """Stop the camera, and close the socket."""

@@ -6,6 +6,7 @@ import http.server
 import math
 import random
 import socket
+import socketserver
 import threading
 import time
 import xml.etree.ElementTree as ET
@@ -84,6 +85,33 @@ class CameraServer:
         self.close()
 
 
+class PlainViscaServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Camera with VISCA without a header over TCP: it acknowledges drives, answers in pieces, and hangs up if told."""
+
+    daemon_threads = True
+
+    def __init__(self, motor):
+        self.motor, self.hangs_up = motor, False
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        self.port = self.server_address[1]
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            while message := self.rfile.read(5):
+                while message[-1] != 0xFF:
+                    message += self.rfile.read(1)
+                if self.server.hangs_up:
+                    return
+                reply = ViscaServer._reply(self.server, message)
+                for part in (reply[:2], reply[2:], b"" if len(reply) > 3 else b"\x90\x51\xff"):
+                    self.wfile.write(part)
+                    self.wfile.flush()
+                    time.sleep(0.01)
+
+    fault = None
+
+
 class ViscaServer(CameraServer):
     """Camera with VISCA over IP."""
 
@@ -152,7 +180,7 @@ class OnvifServer(CameraServer):
 
     def __init__(self, motor, *, lost=0.0, seed=0):
         super().__init__(motor, lost, seed)
-        self._ends = threading.Event()
+        self._ends, self.refused, self.ahead = threading.Event(), (), 0.0
         camera = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -203,9 +231,12 @@ class OnvifServer(CameraServer):
         envelope = ET.fromstring(body)
         call = envelope.find("{*}Body")[0]
         name = call.tag.partition("}")[2]
-        if not self._knows(envelope) and name != "GetServices":
+        parts = {part.tag.partition("}")[2] for part in call.iter()}
+        known = self._knows(envelope) or name in ("GetServices", "GetSystemDateAndTime")
+        if not known or parts & {*self.refused}:
+            why = "refused" if known else "not authorized"
             return 400, self._envelope("<s:Fault><s:Code><s:Value>s:Sender</s:Value></s:Code><s:Reason>"
-                "<s:Text xml:lang='en'>not authorized</s:Text></s:Reason></s:Fault>")  # fmt: skip
+                f"<s:Text xml:lang='en'>{why}</s:Text></s:Reason></s:Fault>")  # fmt: skip
         return 200, self._envelope(getattr(self, name)(call))
 
     def _knows(self, envelope):
@@ -232,8 +263,29 @@ class OnvifServer(CameraServer):
         return f"<device:GetServicesResponse>{rows}</device:GetServicesResponse>"
 
     def GetProfiles(self, call):  # noqa: N802
-        profile = '<media:Profiles token="main" fixed="true"><tt:Name>main</tt:Name></media:Profiles>'
-        return f"<media:GetProfilesResponse>{profile}</media:GetProfilesResponse>"
+        head = '<tt:PTZConfiguration token="head"><tt:Name>head</tt:Name><tt:UseCount>1</tt:UseCount><tt:NodeToken>n'
+        head += "</tt:NodeToken></tt:PTZConfiguration>"
+        profiles = "".join(
+            f'<media:Profiles token="{token}" fixed="true"><tt:Name>{token}</tt:Name>{own}</media:Profiles>'
+            for token, own in (("fixed", ""), ("main", head))
+        )
+        return f"<media:GetProfilesResponse>{profiles}</media:GetProfilesResponse>"
+
+    def GetSystemDateAndTime(self, call):  # noqa: N802
+        now = time.gmtime(time.time() + self.ahead)
+        parts = {"Time": ("Hour", now[3], "Minute", now[4], "Second", now[5]),
+                 "Date": ("Year", now[0], "Month", now[1], "Day", now[2])}  # fmt: skip
+        text = "".join(
+            f"<tt:{part}>"
+            + "".join(f"<tt:{a}>{b}</tt:{a}>" for a, b in zip(own[::2], own[1::2], strict=True))
+            + f"</tt:{part}>"
+            for part, own in parts.items()
+        )
+        return (
+            "<device:GetSystemDateAndTimeResponse><device:SystemDateAndTime><tt:DateTimeType>NTP</tt:DateTimeType>"
+            f"<tt:DaylightSavings>false</tt:DaylightSavings><tt:UTCDateTime>{text}</tt:UTCDateTime>"
+            "</device:SystemDateAndTime></device:GetSystemDateAndTimeResponse>"
+        )
 
     def GetStatus(self, call):  # noqa: N802
         x = self.motor.pan / 180.0
@@ -246,7 +298,8 @@ class OnvifServer(CameraServer):
 
     def ContinuousMove(self, call):  # noqa: N802
         assert call.find("{*}ProfileToken").text == "main"
-        lasts = float(call.find("{*}Timeout").text.removeprefix("PT").removesuffix("S"))
+        timeout = call.find("{*}Timeout")
+        lasts = math.inf if timeout is None else float(timeout.text.removeprefix("PT").removesuffix("S"))
         share = float(call.find(f"{{*}}Velocity/{{{SCHEMA}}}PanTilt").get("x"))
         self.motor.order(share * self.motor.highest_rate, lasts)
         return "<ptz:ContinuousMoveResponse/>"

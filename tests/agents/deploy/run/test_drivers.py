@@ -1,5 +1,6 @@
 import json
 import logging
+import math
 import re
 import socket
 import sys
@@ -12,7 +13,7 @@ import visca_over_ip
 from hitmac.agents.deploy.run.cameras import Cameras
 from hitmac.agents.deploy.run.drivers import Onvif, Printed, Simulated, Visca, load_cameras
 from hitmac.envs import Scenario, load_scenario
-from tests.agents.deploy.run.camera_servers import Motor, OnvifServer, ViscaServer
+from tests.agents.deploy.run.camera_servers import Motor, OnvifServer, PlainViscaServer, ViscaServer
 
 HALL = Scenario(num_sensors=2, placement="fixed", sensor_positions=[[0, 0], [1, 1]], pan_limits=[[0, 90], [170, 200]])
 
@@ -260,6 +261,58 @@ def test_onvif_names_what_is_wrong(servers, monkeypatch):
     monkeypatch.setitem(sys.modules, "onvif", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'hitmac\[cameras\]'"):
         Onvif(host="127.0.0.1", port=port).heading()
+
+
+@pytest.mark.parametrize(
+    ("refused", "stops"), [((), "Stop"), (("Timeout",), "Stop"), (("Stop",), "zero"), (("Timeout", "Stop"), "zero")]
+)
+def test_onvif_goes_round_what_a_device_refuses(refused, stops, servers):
+    server, motor = servers[0], servers[0].motor
+    camera = Onvif(host="127.0.0.1", port=server.port, user="operator", password_env="HALL_PASSWORD")
+    for known in ((), refused):
+        server.refused = known
+        camera.turn(-30.0)
+        lasts = motor._coming[-1][0] - time.monotonic()
+        assert math.isinf(lasts) == ("Timeout" in known)
+        camera.turn(0.0)
+    assert motor.orders == [30.0, 0.0] * 2
+    server.refused = ("ContinuousMove",)
+    with pytest.raises(Exception, match="refused"):
+        camera.turn(-30.0)
+
+
+def test_onvif_says_that_the_clock_of_the_device_is_wrong(servers, monkeypatch):
+    monkeypatch.setenv("HALL_PASSWORD", "guessed")
+    servers[0].ahead = 3600.0
+    camera = Onvif(host="127.0.0.1", port=servers[0].port, user="operator", password_env="HALL_PASSWORD")
+    with pytest.raises(PermissionError, match=r"not authorized; the clock of the device is \+3(600|599) s off"):
+        camera.heading()
+
+
+def test_visca_without_a_header_over_tcp():
+    with PlainViscaServer(Motor(-20.0)) as server:
+        camera = Visca(host="127.0.0.1", port=server.port, framing="plain", transport="tcp", zero=30.0)
+        assert camera.heading() == pytest.approx(50.0)
+        for rate in (-30.0, 0.0, -30.0):  # the answers "done" come later
+            camera.turn(rate)
+            assert abs(camera.heading() - 50.0) < 5.0
+        server.hangs_up = True
+        with pytest.raises(ConnectionError, match="the device has closed the connection"):
+            camera.heading()
+        server.hangs_up = False
+        camera.close()
+        assert server.motor.orders == [30.0, 0.0, 30.0, 0.0]
+        server.shutdown()
+
+
+def test_visca_with_answers_that_all_have_one_number(monkeypatch):
+    position, done = "01 11 00 0b 00 00 00 01 90 50 00 00 00 00 00 00 00 00 ff", "01 11 00 03 00 00 00 01 90 51 ff"
+    camera, wire = visca(monkeypatch, RESET_DONE, done, done, position, framing="unnumbered")
+    camera.turn(0.0)
+    assert camera.heading() == 0.0
+    assert not wire.answers
+    with pytest.raises(ValueError, match="TCP is for plain messages"):
+        Visca(host="north", transport="tcp")
 
 
 def until(true, cameras, said, rates, lines=0):
