@@ -41,7 +41,7 @@ LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency")
 
 @dataclass(frozen=True)
 class Options:
-    """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras onvif.yaml."""
+    """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras cameras.yaml."""
 
     agent: str = "belief-planner-fast"
     """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run; or a folder of hitmac
@@ -54,7 +54,7 @@ class Options:
     """Source of detections: -, the standard input; udp://HOST:PORT; a file that grows; mqtt://HOST[:PORT]/TOPIC, or
     mqtts, with the variables HITMAC_MQTT_USER and HITMAC_MQTT_PASSWORD; simulated."""
     cameras: str = SIMULATED
-    """Cameras: simulated, stdout, onvif or visca, or a YAML file with an entry for each."""
+    """Cameras: simulated, stdout, or a YAML file with an entry for each: onvif, visca, simulated or stdout."""
     log: Path | None = None
     """New file of the log, .jsonl. Left out: run-DATE-TIME.jsonl."""
     log_detections: bool = False
