@@ -41,7 +41,7 @@ LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency")
 
 @dataclass(frozen=True)
 class Options:
-    """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras cameras.yaml."""
+    """Turn real cameras: hitmac run planner --site site.yaml --detections udp://127.0.0.1:5005 --cameras my.yaml."""
 
     agent: str = "belief-planner-fast"
     """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run; or a folder of hitmac

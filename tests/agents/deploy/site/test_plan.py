@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hitmac.agents.deploy.site.plan import Frame, read_plan, without
-from hitmac.envs import Scenario
+from hitmac.envs import Scenario, load_scenario
 
+HALL = Path(__file__).parents[4] / "examples/site"
 ROOM = [[0, 0], [20, 0], [20, 10], [0, 10], [0, 0]]
 CAMERAS = "name,x,y\nnorth,1,9\n"
 
@@ -31,6 +33,15 @@ def read(tmp_path):
         return read_plan(plan, table if cameras else None, metres, margin)
 
     return read
+
+
+def test_the_plan_and_the_cameras_of_the_hall_are_those_of_its_site():
+    own, frame, notes = read_plan(HALL / "plan.geojson", HALL / "cameras.csv", True, 0.0)
+    site = load_scenario(HALL / "site.yaml")
+    assert (frame.origin, notes) == ((0.0, 0.0), [])
+    assert sorted(map(tuple, own["walls"])) == sorted(site.walls)
+    for name in ("arena", "sensor_positions", "sensor_headings", "sensing_range", "field_of_view", "pan_limits"):
+        np.testing.assert_array_equal(own[name], getattr(site, name))
 
 
 def test_walls_in_metres_are_centred(read):
