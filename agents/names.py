@@ -181,7 +181,15 @@ def parse(name: str | Path, kind: str = "agent") -> Name:
     if "/" in (first if of_agent else text):
         raise FileNotFoundError(f"no such directory: {text}")
     known = ", ".join([*(form.words for form in forms), *([f"{_MEMORYLESS}NAME"] if of_agent else [])])
-    raise ValueError(f"unknown {kind} {text!r}{did_you_mean(first, known.split(', '))}: known are {known}")
+    fits = [
+        other for other, forms in FORMS.items() if any(re.fullmatch(form.pattern or "(?!)", text) for form in forms)
+    ]
+    hint = (
+        f" (it names {'an' if fits[0][0] in 'ae' else 'a'} {fits[0]})"
+        if fits
+        else did_you_mean(first, known.split(", "))
+    )
+    raise ValueError(f"unknown {kind} {text!r}{hint}: known are {known}")
 
 
 def _run_and_executor(text: str) -> tuple[Path, str] | None:

@@ -171,8 +171,7 @@ class Scenario(
         known = [field.name for field in dataclasses.fields(cls)]
         errors: list[Exception] = []
         if unknown := [name for name in parameters if name not in known]:
-            names = validation.in_short(unknown, known)
-            errors.append(ValueError(f"unknown scenario parameter {names}: known are {', '.join(known)}"))
+            errors.append(ValueError(f"unknown scenario parameter {validation.known_unless_meant(unknown, known)}"))
         with validation.collect(errors):
             scenario = cls(**{name: value for name, value in parameters.items() if name in known})
         validation.raise_together(errors)

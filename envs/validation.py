@@ -71,6 +71,12 @@ def in_short(names: Collection[object], known: Collection[str] = ()) -> str:
     return f"{', '.join(first)}{f' and {more} more' if more else ''}"
 
 
+def known_unless_meant(unknown: Collection[object], known: Collection[str]) -> str:
+    """Return :func:`in_short` of unknown names, and the many `known` ones unless each has a hint."""
+    hinted = all(did_you_mean(name, known) for name in islice(unknown, _MOST_NAMES))
+    return in_short(unknown, known) + ("" if hinted else f": known are {', '.join(known)}")
+
+
 def as_array(name: str, value: Any) -> np.ndarray:
     """Return `value` as an array; raise ValueError, with `name`, for nested lists of different lengths."""
     try:

@@ -33,7 +33,7 @@ from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, work
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
-from hitmac.envs.validation import collect, in_short, raise_together
+from hitmac.envs.validation import collect, known_unless_meant, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
@@ -94,7 +94,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
         if (job := written.get("job")) == asked.job:
             known = [field.name for field in dataclasses.fields(asked)]
             if unknown := [name for name in written["options"] if name not in known]:
-                errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))
+                errors.append(ValueError(f"unknown option {known_unless_meant(unknown, known)}"))
             plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written["options"].items()}
             saved = type(asked)(**{name: plain[name] for name in known if name in plain})
             with collect(errors):

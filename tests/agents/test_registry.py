@@ -159,6 +159,7 @@ def test_lists_of_names(names, expected):
         ("genius", ValueError, "unknown agent 'genius'.*: known are random, still"),
         ("planer", ValueError, r"unknown agent 'planer' \(did you mean planner\?\)"),
         ("12:30", ValueError, "unknown agent '12:30'"),
+        ("evader", ValueError, r"unknown agent 'evader' \(it names a team of targets\): known are"),
         ("runs/none", FileNotFoundError, "no such directory: runs/none"),
         ("ours=still+./planner", FileNotFoundError, "no such directory: ./planner"),
         ("assign-all:runs/none", FileNotFoundError, "no such directory: runs/none"),

@@ -197,7 +197,7 @@ def test_all_errors_are_reported_at_once(tmp_path):
         load_scenario(tmp_path / "bad.yaml")
     first, *lines = str(caught.value).splitlines()
     assert first == f"{tmp_path / 'bad.yaml'}: 4 errors:"
-    assert lines[0].startswith("  unknown scenario parameter num_sensor (did you mean num_sensors?): known are name, ")
+    assert lines[0].startswith("  unknown scenario parameter num_sensor (did you mean num_sensors?)")
     for line, words in zip(lines[1:], ("num_targets is 0", "arena is 'wide'", "walk is 'bonce'"), strict=True):
         assert line.startswith(f"  scenario 'bad': {words}; it must be ")
     assert lines[3].endswith("(did you mean bounce?)")
