@@ -56,15 +56,17 @@ class Row {
     const turns = [["◀", "left", LEFT], ["■", "stop", STOP], ["▶", "right", RIGHT]].map(([sign, word, way]) => {
       const button = make("button", { type: "button", className: "turn", textContent: sign });
       button.ariaLabel = word === "stop" ? `Stop camera ${name}` : `Turn camera ${name} ${word} while pressed`;
+      // The focus leaves a button after the next is pressed, whose order must stand.
+      const release = () => live.hands.get(i) === way && live.steer(i, STOP);
       button.addEventListener("pointerdown", (event) => {
         button.setPointerCapture(event.pointerId);
         live.steer(i, way);
       });
-      button.addEventListener("lostpointercapture", () => live.steer(i, STOP));
+      button.addEventListener("lostpointercapture", release);
       button.addEventListener("contextmenu", (event) => event.preventDefault()); // of a long touch
       button.addEventListener("keydown", ({ key }) => (key === " " || key === "Enter") && live.steer(i, way));
-      button.addEventListener("keyup", () => live.steer(i, STOP));
-      button.addEventListener("blur", () => live.steer(i, STOP));
+      button.addEventListener("keyup", release);
+      button.addEventListener("blur", release);
       return button;
     });
     const back = make("button", { type: "button", textContent: "Give back", ariaLabel: `Give camera ${name} back` });
@@ -75,7 +77,7 @@ class Row {
   }
 
   draw(heading, mine, other, chosen) {
-    const turned = heading === null ? "does not answer" : `${heading.toFixed(0)}°`;
+    const turned = heading === null ? "does not answer" : `${wrapped(heading).toFixed(0)}°`;
     this.state.textContent = turned + (mine ? ", by hand" : other ? ", by hand on another page" : "");
     this.element.className = `${heading === null ? "failed" : ""} ${chosen ? "chosen" : ""}`;
     const focused = this.element.contains(document.activeElement) && document.activeElement;
@@ -158,7 +160,7 @@ class Live {
   tell(messages) {
     const told = messages.findLastIndex((message) => JSON.stringify(message) === this.told);
     for (const [time, text] of messages.slice(told + 1)) {
-      byId("messages").prepend(make("li", {}, make("time", { textContent: clock(time) }), text));
+      byId("messages").prepend(make("li", {}, make("time", { textContent: clock(time) }), make("span", { textContent: text, title: text })));
     }
     while (byId("messages").children.length > messages.length) byId("messages").lastChild.remove();
     this.told = JSON.stringify(messages.at(-1));
@@ -169,6 +171,7 @@ class Live {
     const { time, covered, tracks, paused } = this.frame;
     const since = (performance.now() - this.received) / 1000;
     const about = `${clock(time)}, ${tracks.length} tracks, coverage ${inWords(covered ?? NaN, 2)}`;
+    byId("main").classList.toggle("stale", since > LATE);
     write("now", since > LATE ? `No frame for ${since.toFixed(0)} s` : about + (paused ? ", paused" : ""));
   }
 
@@ -248,6 +251,11 @@ class Live {
     } while (this.again);
     this.sending = false;
   }
+}
+
+// Heading above -180 and up to 180 degrees.
+function wrapped(heading) {
+  return heading - 360 * Math.ceil((heading - 180) / 360);
 }
 
 // Time of day of a time in seconds since 1970.

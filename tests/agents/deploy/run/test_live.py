@@ -4,6 +4,7 @@ import http.client
 import json
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 
 from hitmac.agents.deploy.run import live as module
@@ -186,7 +187,20 @@ def test_a_frame_appears(tab, live):
         "0°", "does not answer", "180°", "-90°",
     ]  # fmt: skip
     shown(tab, live, f"{text.format('messages')}.endsWith('camera <i>east</i>: no answer')")
-    shown(tab, live, f"{text.format('silent')} === ''", heading=[0.0] * 4)
+    shown(tab, live, f"{text.format('silent')} === ''", heading=[0.0, 444.0, -540.0, -181.0])
+    states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent).join()"
+    shown(
+        tab, live, f"['0°,84°,180°,179°', '0°,84°,-180°,179°'].includes({states})", heading=[0.0, 444.0, -540.0, -181.0]
+    )
+
+
+def test_a_view_without_new_frames_does_not_look_live(tab, live):
+    stale = "document.getElementById('main').classList.contains('stale')"
+    shown(tab, live, "page.frame.time === 1.8e9")
+    assert not tab.run(stale)
+    tab.run("live.then((page) => { page.received -= 5000; page.late() })")
+    assert tab.run(stale)
+    shown(tab, live, f"!{stale}", time=1.8e9 + 1)
 
 
 def test_messages_are_added_the_latest_first(tab, live):
@@ -270,6 +284,15 @@ def test_a_camera_turns_while_its_button_is_pressed(tab, live):
     until(tab, lambda: live.by_hand == {0: -10.0, 3: 0.0})
     tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | {"x": 3})
     until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
+    for way, rate in ((TURN_LEFT, 10.0), (TURN_RIGHT, -10.0)):  # the button pressed before loses the focus
+        box = tab.run(f"{BUTTON.format(0, way)}.getBoundingClientRect().toJSON()")
+        mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
+        tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        until(tab, lambda rate=rate: live.by_hand == {0: rate, 3: 0.0})
+        tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
+        assert tab.run("live.then((page) => page.hands.get(0))") == np.sign(rate)
+        tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
     tab.run(BUTTON.format(3, TURN_LEFT) + ".focus()")
     key(tab, "keyDown", "Enter")
     until(tab, lambda: live.by_hand == {0: 0.0, 3: 10.0})
