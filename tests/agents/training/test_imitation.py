@@ -321,7 +321,9 @@ def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch)
 
 def test_a_training_is_shown_the_nearest():
     near = {"nearest": 3, "radius": 1200.0, "neighbours": 2}
-    options = CoverageOptions(num_envs=4, batch_size=4, rollout_steps=2, weight_dim=8, teacher="planner-fast", **near)
+    options = CoverageOptions(
+        num_envs=4, batch_size=4, rollout_steps=2, weight_dim=8, teacher="planner-fast", attend_over="agents", **near
+    )
     model, venv, made = build(options, load_scenario("hit-mac-6x12"))
     assert made.nearness == near
     assert venv.observation_space["targets"] == spaces.Box(-1, 11, (6, 3), np.int32)
