@@ -65,8 +65,9 @@ class AttentionWatch:
 
         Entry (i, j) is the share of sensor i's attention that target j receives (the j-th listed target, in an
         observation of the nearest): the mean over heads and over the sensor's pairs, in the last block. A row sums to
-        1, or is 0 for a sensor without targets. NaN marks scenes in which a level has not decided. `observation` is
-        the one of the last decision; for a hierarchy, also pass the state that the decision returned.
+        1, or is 0 for a sensor without targets. NaN marks scenes in which a level has not decided, and all scenes where
+        a way of attending of one's own returns no weights. `observation` is the one of the last decision; for a
+        hierarchy, also pass the state that the decision returned.
         """
         scenes, n, m = observation["mask"].shape
         calls, self._calls = self._calls, {}
@@ -74,6 +75,8 @@ class AttentionWatch:
         for level, (arguments, options) in calls.items():
             with torch.no_grad():
                 _, weights = self._encoders[level](*arguments, **options | {"need_weights": True})
+            if weights.targets is None and weights.pairs is None:  # a way of attending of one's own
+                continue
             pairs = arguments[0] if arguments else options["pairs"]
             shares = to_targets(weights, pairs.shape[-3]).cpu().numpy()
             rows = HierarchyState(*state).age == 1 if state and level == "coordinator" else np.ones(scenes, np.bool_)

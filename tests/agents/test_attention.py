@@ -13,6 +13,7 @@ from hitmac.envs.observation import Observer
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
 from hitmac.perception import AgentTargetEncoder, Weights, plots
+from hitmac.perception.encoder import ATTEND_OVER
 from tests.agents.untrained import observed, untrained
 
 SCENARIO = load_scenario("hit-mac-3x4")
@@ -143,6 +144,16 @@ def test_policies_without_attention_have_none_and_lists_are_spread():
         to_targets(Weights(), 2)
     shares = of_lists(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[3, 0, -1]]]), 4)
     assert shares.tolist() == [[[0.25, 0, 0, 0.75]]]
+
+
+def test_an_own_way_of_attending_without_weights_is_played_without_attention(monkeypatch):
+    plain = ATTEND_OVER["agents"]
+    mean = plain._replace(attend=lambda layers, pairs, tokens: (plain.attend(layers, pairs, tokens)[0], Weights()))
+    monkeypatch.setitem(ATTEND_OVER, "own", mean)
+    own = policy(attend_over="own")
+    found = attention_of(own, SHOWN)
+    assert found["policy"].shape == SHOWN["mask"].shape
+    assert np.isnan(found["policy"]).all()
 
 
 def test_a_picture_of_a_scene_lies_under_the_lines():
