@@ -47,8 +47,8 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def read_text(path: str | Path) -> str:
-    """Read a text file in UTF-8."""
-    return Path(path).read_text(encoding="utf-8")
+    """Read a text file in UTF-8, with or without a byte order mark."""
+    return Path(path).read_text(encoding="utf-8-sig")
 
 
 def working_folder(path: Path) -> Path:

@@ -4,10 +4,10 @@ import csv
 import functools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import ParseError
@@ -88,18 +88,21 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
 def read_table(path: str | Path, needed: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Return the rows of a CSV file by column, each after its place in messages; separated by , ; or tabs.
 
-    Columns may be in any order; `longitude` and `latitude` are x and y. Raises ValueError for missing columns.
+    With the last two, numbers may have a decimal comma. Columns may be in any order; `longitude` and `latitude` are x
+    and y. Raises ValueError for missing columns.
     """
     with reading(path, "a CSV file in UTF-8"), open(path, encoding="utf-8-sig", newline="") as file:
         first = file.readline().lower().replace("longitude", "x").replace("latitude", "y")
-        table = csv.DictReader(chain([first], file), delimiter=max(",;\t", key=first.count), skipinitialspace=True)
-        header = list(table.fieldnames or ())
-        rows = [(f"{path}, line {table.line_num}", row) for row in table]
+        separator = max(",;\t", key=first.count)
+        header = [name.strip() for name in next(csv.reader([first], delimiter=separator), ())]
+        table = csv.DictReader(file, header, delimiter=separator, skipinitialspace=True)
+        rows = [(f"{path}, line {1 + table.line_num}", row) for row in table]
     if any(header.count(name) != 1 for name in needed):
         raise ValueError(f"{path}: the header is {', '.join(header)!r}; it must name {', '.join(needed)} once each")
     for where, row in rows:
         if None in row or None in row.values():
             raise ValueError(f"{where}: it has more or fewer fields than the header, {', '.join(header)!r}")
+        row |= {name: re.sub(r"^\s*(-?\d+),(\d+)\s*$", r"\1.\2", text) for name, text in row.items()}
     return rows
 
 

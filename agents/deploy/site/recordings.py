@@ -29,7 +29,7 @@ def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
     ignored. Source: https://motchallenge.net/instructions.
     """
     names = ("frame", "id", "left", "top", "width", "height", "confidence")
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:
         for k, line in enumerate(file, 1):
             where, fields = f"{path}, line {k}", line.split(",")
             if not line.strip():

@@ -126,6 +126,20 @@ def test_cameras_are_features_and_rows_with_defaults(read):
     Scenario.from_dict(parameters)
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "name,x,y,range\nnorth,1.5,9,8\n",
+        "\ufeffname; x ;y;range\r\nnorth;1,5;9,0;8\r\n",
+        "y\trange\tname\tx\n9\t 8\tnorth\t1,5\n",
+    ],
+)
+def test_tables_have_any_separator_decimal_commas_and_blanks(table, read):
+    own, frame, notes = read([feature("wall", "Polygon", [ROOM])], table)
+    np.testing.assert_allclose(np.add(own["sensor_positions"], frame.origin), [[1.5, 9.0]])
+    assert (own["sensing_range"], own["sensor_names"], notes) == ([8.0], ["north"], [])
+
+
 def test_zones_are_outer_rings_with_their_values(read):
     hole = [[13, 1], [14, 1], [14, 2], [13, 1]]
     zones = [feature("zone", "Polygon", [[[12, 0], [20, 0], [20, 6], [12, 0]], hole], value=2.5),
