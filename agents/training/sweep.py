@@ -53,6 +53,9 @@ def train_run(options: Job, scenario: Scenario) -> bool:
         f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} parallel scenes, "
         f"rollouts of {options.rollout_steps} steps, batches of {options.batch_size}"
     )
+    steps, rollout = options.total_steps or 0, options.num_envs * options.rollout_steps
+    if steps % rollout:
+        print(f"--total-steps {steps:,} ends with a whole rollout, after {-(-steps // rollout) * rollout:,} steps")
     engine, stopped = train(options, scenario)
     report(options, scenario, evaluate_trainings([(TRAINED, options)], scenario), engine.progress, engine.entropy)
     print(f"\n{engine.steps} steps in {engine.progress.seconds / 60:.1f} minutes of training")
