@@ -29,6 +29,7 @@ from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portabl
 from hitmac.envs.tasks import TASKS
 from hitmac.envs.tasks.base import own_observation_space, own_turning_space
 from hitmac.envs.tasks.executor import goals_space
+from hitmac.envs.validation import in_short
 from hitmac.perception import EncoderConfig
 from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
@@ -71,9 +72,9 @@ class PolicyConfig:
         if not set(self.options) <= set(known):
             raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
         encoder = take_encoder_config(rest)
-        if not set(rest) <= set(POLICY_DEFAULTS):
+        if unknown := rest.keys() - POLICY_DEFAULTS:
             allowed = [field.name for field in dataclasses.fields(encoder)] + list(POLICY_DEFAULTS)
-            raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
+            raise ValueError(f"policy holds {in_short(unknown, allowed)}; it may hold {', '.join(allowed)}")
         object.__setattr__(self, "options", {**known, **self.options})
         object.__setattr__(self, "policy", {"encoder_config": encoder} | POLICY_DEFAULTS | rest)
         object.__setattr__(self, "nearness", checked_nearness(self.nearness))
@@ -209,6 +210,9 @@ def _read_config(path: Path) -> PolicyConfig:
     if (version := plain.pop("version", None)) != VERSION:
         raise ValueError(f"{path} has version {version}; this program reads version {VERSION}")
     try:
+        known = [each.name for each in dataclasses.fields(PolicyConfig)]
+        if unknown := plain.keys() - set(known):
+            raise ValueError(f"it holds {in_short(unknown, known)}; it may hold {', '.join(known)}")
         first, last = plain["training_seeds"]
         scenario, features = from_portable(plain["scenario"], path.parent), tuple(plain["features"])
         return PolicyConfig(**plain | {"scenario": scenario, "features": features, "training_seeds": (first, last)})
