@@ -63,6 +63,8 @@ class Options:
     """Port of the page of the run; 0: any free one. Left out: no page."""
     host: str = "127.0.0.1"
     """Address at which the page is served."""
+    paused: bool = False
+    """Start paused, until Resume on the page: meanwhile only orders by hand turn the cameras."""
     minutes: NotNegative = 0.0
     """Duration; 0: until Ctrl-C."""
 
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stop_on_bad_input(PROGRAM), contextlib.suppress(KeyboardInterrupt):
         for name in ("port", "minutes"):
             convert(f"--{name}", field_types(Options)[name], getattr(options, name))
+        if options.paused and options.port is None:
+            raise ValueError("--paused is given; it requires --port, whose page resumes")
         run(options)
 
 
@@ -90,6 +94,7 @@ def run(options: Options) -> None:
         log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
         live = None if options.port is None else Live(scenario, options.port, options.host, names=names)
         if live:
+            live.paused = options.paused
             stack.callback(live.close)
         drivers = load_cameras(options.cameras, scenario)
         stack.callback(lambda: say(*faults.messages()))
@@ -114,7 +119,8 @@ def run(options: Options) -> None:
             source = Source(simulated(scenario, lambda: cameras.headings), inbox, faults)
             stack.callback(source.close)
         inbox.clear()
-        say(f"running{f'; page: {live.address}' if live else ''}; Ctrl-C stops the cameras and ends")
+        page = f"{', paused' * options.paused}; page: {live.address}" if live else ""
+        say(f"running{page}; Ctrl-C stops the cameras and ends")
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
             say(*frame["messages"])

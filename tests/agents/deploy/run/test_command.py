@@ -73,6 +73,7 @@ def test_cameras_without_a_place_or_that_zoom_are_refused():
         (["--port", "70000"], "port"),
         (["--set", "turn_angle=0"], "turn_angle"),
         (["--minutes=-1"], "minutes"),
+        (["--paused"], "--paused is given; it requires --port"),
     ],
 )
 def test_wrong_options_end_in_one_line(arguments, words, site, capsys):
@@ -93,6 +94,14 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     assert len(run.time) >= 3
     assert (run.orders != 0).any()
     assert str(site) not in (site / "run.jsonl").read_text()
+
+
+def test_a_run_can_start_paused(site, capsys):
+    main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--port", "0", "--paused"])
+    assert ": running, paused; page: http://127.0.0.1:" in capsys.readouterr().err
+    run = read_log("run.jsonl")
+    assert len(run.time) >= 3
+    assert not run.orders.any()
 
 
 def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site, capsys):
