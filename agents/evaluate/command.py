@@ -90,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}", first="--agents")
     with stop_on_bad_input(PROGRAM):
+        if options.json:
+            check_output("json", options.json)
         if options.log:
-            if options.json:
-                check_output("json", options.json)
             _evaluate_log(options.log, options)
             return
         scenes = _scenarios(options)
@@ -201,8 +201,6 @@ def _scenarios(options: Options) -> list[Scenario]:
     for option in ("front", "curves"):
         if path := getattr(options, option):
             check_output(option, path, ".png")
-    if options.json:
-        check_output("json", options.json)
     for option in ("front", "vary", "cross", "against"):
         if getattr(options, option) and len(scenes) > 1:
             raise ValueError(f"--{option} takes a single scenario, but there are {len(scenes)}")

@@ -1,1 +1,1 @@
-"""What all kernels stand on: compilation, threads, formulas, random streams, the state, nearest things."""
+"""Foundations of all kernels: compilation, threads, formulas, random streams, the state and nearest things."""

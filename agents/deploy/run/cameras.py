@@ -258,10 +258,8 @@ def limited(rate: float, heading: float, limits: Sequence[float], horizon: float
         return rate
     heading -= 360.0 * round((heading - (low + high) / 2.0) / 360.0)
 
-    def fastest(room: float) -> float:
-        room = max(room, 0.0)
-        if math.isinf(braking):
-            return room / horizon
-        return math.sqrt((braking * horizon) ** 2 + 2.0 * braking * room) - braking * horizon
+    def fastest(room: float) -> float:  # the root of the equation above, also for an infinite deceleration
+        room = 2.0 * max(room, 0.0)
+        return room / (horizon + math.sqrt(horizon**2 + room / braking))
 
     return min(max(rate, -fastest(heading - low)), fastest(high - heading))

@@ -200,7 +200,7 @@ def _is_fault(error: Exception) -> bool:
 def _clock_of(client: Any) -> float:
     """Return the time of a device, seconds since 1970."""
     now = client.devicemgmt().GetSystemDateAndTime().UTCDateTime
-    (date, clock) = now.Date, now.Time
+    date, clock = now.Date, now.Time
     parts = date.Year, date.Month, date.Day, clock.Hour, clock.Minute, clock.Second
     return datetime.datetime(*parts, tzinfo=datetime.UTC).timestamp()
 
