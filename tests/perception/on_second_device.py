@@ -21,7 +21,7 @@ def test_the_device_is_an_accelerator_that_mixes_with_nothing():
         torch.ones(3, device=SECOND) + torch.ones(3)
     with pytest.raises(ValueError, match="device is cuda; on this machine it must be auto or one of cpu, second:0"):
         checked_device("cuda")
-    with pytest.raises(ValueError, match="mask is on cpu, x on second:0; both must be on one device"):
+    with pytest.raises(ValueError, match="mask is on cpu, pairs on second:0; both must be on one device"):
         perception.AgentTargetEncoder(8, 16).to(SECOND)(PAIRS.to(SECOND), MASK)
 
 
