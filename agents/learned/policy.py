@@ -1,5 +1,6 @@
 """Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
@@ -7,14 +8,13 @@ from typing import Any, Self
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.distributions import CategoricalDistribution, Distribution
+from stable_baselines3.common.distributions import BernoulliDistribution, CategoricalDistribution, Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
-from torch.distributions import Categorical, Independent
+from torch.distributions import Categorical
 
-from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
 from hitmac.perception import AMCCritic, EncoderConfig, Features
 from hitmac.perception.checks import as_mask, check_choice, one_of
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
@@ -183,9 +183,18 @@ class PairsCritic(nn.Module):
         return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
 
 
+class SharedValue(SceneValue):
+    """Value of the scene as that of every sensor: the mean of their returns."""
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+        """Return (B, n)."""
+        return super().forward(features, mask).expand(features.per_agent.shape[:2])
+
+
 CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
     "amc": partial(PairsCritic, kind="amc"),
     "no_prefix": partial(PairsCritic, kind="no_prefix"),
+    "scene": lambda width, per_sensor: (SharedValue if per_sensor else SceneValue)(width),
     "value_head": lambda width, per_sensor: (
         TurnHead(width, 1, 1, masked=False, gain=1.0) if per_sensor else SceneValue(width)
     ),
@@ -194,21 +203,57 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
 
 
 class SensorCategorical(CategoricalDistribution):
-    """Independent choices of one of k actions, in one tensor: large scenes have many sensors."""
+    """Independent choices of one of k actions, in one tensor: large scenes have many sensors.
+
+    With `num_sensors`, n, likelihood and entropy are those of every sensor's choices (B, n).
+    """
+
+    def __init__(self, num_actions: int, num_sensors: int | None = None) -> None:
+        super().__init__(num_actions)
+        self.num_sensors = num_sensors
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
-        """Set the logits (B, c * k) of c choices."""
+        """Set the logits (B, c * k) of c choices: the first of every sensor, then the second, ..."""
         choices = Categorical(logits=action_logits.unflatten(-1, (-1, self.action_dim)), validate_args=False)
-        self.distribution: Any = Independent(choices, 1, validate_args=False)
+        self.distribution: Any = choices
         return self
 
     def mode(self) -> Tensor:
         """Return the most likely actions (B, c)."""
-        return self.distribution.base_dist.logits.argmax(-1)
+        return self.distribution.logits.argmax(-1)
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Return the log-likelihood of the actions (B, c)."""
+        return self._total(self.distribution.log_prob(actions.reshape(self.distribution.logits.shape[:-1])))
+
+    def entropy(self) -> Tensor:
+        """Return the entropy."""
+        return self._total(self.distribution.entropy())
+
+    def _total(self, of_choices: Tensor) -> Tensor:
+        if self.num_sensors is None:
+            return of_choices.sum(-1)
+        return of_choices.unflatten(-1, (-1, self.num_sensors)).sum(-2)
+
+
+class SensorBernoulli(BernoulliDistribution):
+    """Assignment of m targets to n sensors (B, n * m), independent for each pair, with a likelihood of every sensor."""
+
+    def __init__(self, num_sensors: int, num_targets: int) -> None:
+        super().__init__(num_sensors * num_targets)
+        self.sizes = num_sensors, num_targets
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Return the log-likelihood (B, n) of every sensor's part of the actions."""
+        return self.distribution.log_prob(actions).unflatten(-1, self.sizes).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return the entropy (B, n) of every sensor's part of the actions."""
+        return self.distribution.entropy().unflatten(-1, self.sizes).sum(-1)
 
 
 CREDITS = ("team", "difference_rewards")
-"""Forms of credit assignment: one reward and value for the team, or one of each for every sensor."""
+"""Forms of credit assignment: one reward, value and likelihood for the team, or one of each for every sensor."""
 
 
 UNUSED = ("net_arch", "activation_fn", "share_features_extractor")
@@ -243,10 +288,11 @@ class AttentionPolicy(ActorCriticPolicy):
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
         lr_schedule: Stable-Baselines3's learning rate schedule.
-        critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`) or ``"value_head"``, on the global
-            feature; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
-        credit: ``"team"``: one value; ``"difference_rewards"``, for an assignment: a value and a likelihood of every
-            sensor, see :mod:`hitmac.agents.learned.difference_rewards`.
+        critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`), ``"value_head"``, on a sensor's
+            feature and the global one, or on the global one for a team's value, or ``"scene"``, on the global one,
+            for every sensor the same; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
+        credit: ``"team"``: one value and likelihood; ``"difference_rewards"``: those of every sensor (B, n), for
+            :class:`hitmac.agents.training.ppo.PPO`.
         **kwargs: the encoder's options, as ``encoder_config``, a :class:`hitmac.perception.EncoderConfig`, or each by
             its name (``weight_dim=32, attend_over="axes"``); further arguments of Stable-Baselines3's
             ``ActorCriticPolicy``.
@@ -270,8 +316,6 @@ class AttentionPolicy(ActorCriticPolicy):
         refuse_unused(kwargs)
         self.assigns = isinstance(action_space, spaces.MultiBinary)
         check_choice("credit", credit, CREDITS)
-        if credit == "difference_rewards" and not self.assigns:
-            raise ValueError(f"credit is {credit!r}, for an assignment; the action space is {action_space}")
         self.credit, self.critic_kind = credit, critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
         n, m, _ = shape_of(observation_space)
@@ -290,14 +334,15 @@ class AttentionPolicy(ActorCriticPolicy):
         """Build the networks, under Stable-Baselines3's names."""
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
-        self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
+        self.features_extractor.need_pairs = self.assigns or self.critic_kind in ("amc", "no_prefix")
         if self.assigns:
             self.action_net = AssignmentHead(width)
         else:  # the mask of a single sensor is that of its goals; without any it may still turn
             self.action_net = TurnHead(width, self.num_actions, self.decisions, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
+        n, m, _ = shape_of(self.observation_space)
         if per_sensor:
-            self.action_dist = SensorBernoulli(*shape_of(self.observation_space)[:2])
+            self.action_dist = SensorBernoulli(n, m) if self.assigns else SensorCategorical(self.num_actions, n)
         elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
             self.action_dist = SensorCategorical(self.num_actions)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
@@ -311,14 +356,15 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.reshape(-1, *self.action_space.shape), self.value_net(features, mask), log_prob  # type: ignore[misc]
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return values, log-likelihoods and entropies of actions; with difference rewards, those of acting sensors."""
-        features, mask = self.encode(obs)
-        values, distribution = self.value_net(features, mask), self._distribution(features, mask)
-        log_prob, entropy = distribution.log_prob(actions), distribution.entropy()
-        if self.credit == "team":
-            return values, log_prob, entropy
-        acting = torch.ones_like(values, dtype=torch.bool) if mask is None else acting_or_all(mask.any(-1))
-        return values[acting], log_prob[acting], entropy[acting]  # type: ignore[index]
+        """Return values, log-likelihoods and entropies of actions."""
+        return self.evaluate_features(*self.encode(obs), actions)
+
+    def evaluate_features(
+        self, features: Any, mask: Tensor | None, actions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the same, given the result of :meth:`encode`."""
+        distribution = self._distribution(features, mask)
+        return self.value_net(features, mask), distribution.log_prob(actions), distribution.entropy()
 
     def logits(self, obs: Any) -> Tensor:
         """Return the logits (B, j, n, k) of every sensor's j decisions, such as turns and zooms."""
@@ -329,11 +375,9 @@ class AttentionPolicy(ActorCriticPolicy):
         """Return the distribution of the actions."""
         return self._distribution(*self.encode(obs))
 
-    def predict_values(self, obs: Any) -> Any:
-        """Return the values (B, 1); with difference rewards (B, n), as a numpy array."""
-        values = self.value_net(*self.encode(obs))
-        # After a time limit Stable-Baselines3 adds a row of them to a row of rewards, an array.
-        return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
+    def predict_values(self, obs: Any) -> Tensor:
+        """Return the values (B, 1); with difference rewards (B, n)."""
+        return self.value_net(*self.encode(obs))
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Return the actions in the type of their space; Stable-Baselines3 returns assignments as floats."""
@@ -346,8 +390,12 @@ class AttentionPolicy(ActorCriticPolicy):
         parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
         return self.features_extractor.encode(parts)
 
-    def _distribution(self, features: Features, mask: Tensor | None) -> Distribution:
-        return self.action_dist.proba_distribution(action_logits=self.action_net(features, mask))
+    def _distribution(self, features: Any, mask: Tensor | None) -> Distribution:
+        return self.distribution_of(self.action_net(features, mask))
+
+    def distribution_of(self, logits: Tensor) -> Distribution:
+        """Return a new distribution of the actions, given the output of the head; threads may share the policy."""
+        return copy.copy(self.action_dist).proba_distribution(action_logits=logits)
 
 
 def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:

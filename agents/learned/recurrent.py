@@ -37,6 +37,11 @@ SEEN, OF_SENSOR, _SIN, _COS = map(RECURRENT_FEATURES.index, ("seen_now", "sensor
 """Indices of features; those from `OF_SENSOR` on describe the sensor."""
 
 
+def works(pairs: Tensor) -> Tensor:
+    """Return True (..., n) for the sensors that work, given features (..., n, m, d); a failed one has no heading."""
+    return (pairs[..., 0, [_COS, _SIN]] != 0).any(-1)
+
+
 class RecurrentExtractor(AttentionExtractor):
     """Encoder on the features and a recurrent memory of every pair.
 
@@ -64,15 +69,14 @@ class RecurrentExtractor(AttentionExtractor):
         marks the first steps of episodes. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, or
         None if all sensors work, and the state for the next call.
         """
-        heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)
-        works = (heading != 0).any(-1)
+        heading, working = pairs[..., 0, [_COS, _SIN]], works(pairs)  # (T, B, n, 2), (T, B, n)
         pairs = torch.cat((pairs[..., :OF_SENSOR] * (pairs[..., SEEN, None] != 0), pairs[..., OF_SENSOR:]), -1)
-        # A failed sensor observes no heading; its memory stays in the frame of the world.
-        heading = torch.where(works.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
+        # The memory of a failed sensor stays in the frame of the world.
+        heading = torch.where(working.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
         remembered, state = self.memory(pairs, heading, state, starts)
         # Attention without a mask is faster. A recorded graph serves all scenes.
-        every = not is_recorded() and bool(works.all())
-        mask = None if every else works.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
+        every = not is_recorded() and bool(working.all())
+        mask = None if every else working.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
         tokens = torch.cat((pairs, remembered), -1).flatten(0, 1)
         return self.encoder(tokens, mask), mask, state
 

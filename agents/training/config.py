@@ -202,6 +202,8 @@ class Options(EncoderConfig, RunOptions):
     """The same at the end; it changes linearly."""
     max_grad_norm: Positive
     """Clip the gradient norm at this value."""
+    normalize_values: bool
+    """Learn values in units of the returns' running deviation from their mean, by reward."""
     save_every: NotNegative = 15.0
     """Seconds of training between two checkpoints."""
     curve_points: Natural
@@ -288,6 +290,8 @@ class CoverageRewardOptions(Options):
     task = CoverageTask
     task_fields = ("turn_cost", "reward")
 
+    difference_rewards: bool
+    """Reward every sensor for its own part of the reward. No: all for the team's, as in the paper."""
     turn_cost: NotNegative
     """Cost in the reward if all sensors turn, in units of coverage."""
     reward: Annotated[str, Choice(REWARDS)]
@@ -302,7 +306,7 @@ class CoverageRewardOptions(Options):
 
     def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
-            yield "memory", self.algorithm == "imitation", "it requires --algorithm imitation"
+            yield "memory", self.engine == "sb3", "it requires --engine sb3"
             yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
             fits = self.features == RECURRENT_FEATURES
             yield "features", fits, "with --memory recurrent they must be left out"
@@ -530,6 +534,8 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
             defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
+        if asked.engine == "rllib" and defaults.difference_rewards:
+            defaults = dataclasses.replace(defaults, difference_rewards=False)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 

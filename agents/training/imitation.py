@@ -1,7 +1,7 @@
 """Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
@@ -17,6 +17,7 @@ from hitmac.agents.duel import memory_of, set_memory
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
+from hitmac.agents.training.parts import by_size, halves, in_parallel, learn_from, select
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.observation import Observer
 from hitmac.envs.parts.detections import DetectionObserver
@@ -370,18 +371,12 @@ class Imitation(BaseAlgorithm):
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
-        gradients, losses, decisions = zip(*in_parallel(threads, self._gradient, self._drawn()), strict=True)
-        number = sum(decisions)
-        if number == 0:
+        loss = learn_from(self._drawn(), self._loss, self.policy, self.max_grad_norm, threads)
+        if loss is None:
             return 0.0
-        for parameter, *parts in zip(self.policy.parameters(), *gradients, strict=True):
-            known = [gradient for gradient in parts if gradient is not None]
-            parameter.grad = sum(known[1:], known[0]) / number if known else None
-        nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-        self.policy.optimizer.step()
         self.average.update_parameters(self.policy)
         self._n_updates += 1
-        return sum(losses) / number
+        return loss.item()
 
     def _drawn(self) -> list[np.ndarray]:
         """Draw a batch; return its rows of the buffer in parts."""
@@ -390,11 +385,6 @@ class Imitation(BaseAlgorithm):
 
     def _chosen(self, filled: int) -> np.ndarray:
         return torch.randint(filled, (self.batch_size,), device="cpu").numpy()
-
-    def _gradient(self, rows: np.ndarray) -> tuple[Sequence[Tensor | None], float, int]:
-        """Return gradients and loss, summed over the decisions in some rows of the buffer, and their number."""
-        loss, decisions = self._loss(rows)
-        return torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True), loss.item(), decisions
 
     def _loss(self, rows: np.ndarray) -> tuple[Tensor, int]:
         observation = self._tensors(select(self.buffer, rows, crop=self.varies))
@@ -496,50 +486,3 @@ class RecurrentImitation(Imitation):
         """See :meth:`Imitation.set_state`."""
         super().set_state(state)
         self._state = torch.from_numpy(state["state"]).to(self.device) if "state" in state else None
-
-
-# Batches in parts.
-
-
-def sizes(mask: np.ndarray) -> np.ndarray:
-    """Return the numbers (K, 2) of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
-    ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
-    return np.stack([end.max(-1) for end in ends], -1)
-
-
-def select(scenes: Mapping[str, np.ndarray], rows: np.ndarray, *, crop: bool) -> dict[str, np.ndarray]:
-    """Return some rows; with `crop`, drop the last sensors and targets without a valid pair in any of them."""
-    if not crop:
-        return {name: array[rows] for name, array in scenes.items()}
-    n, m = np.maximum(sizes(scenes["mask"][rows]).max(0, initial=0), 1)
-    of_sensors = {"values", "neighbours"}  # the others are of pairs
-    cut = {name: array[rows, :n] if name in of_sensors else array[rows, :n, :m] for name, array in scenes.items()}
-    if "neighbours" in cut:  # cropped ones have no pair: no attention
-        cut["neighbours"] = np.where(cut["neighbours"] < n, cut["neighbours"], -1)
-    return cut
-
-
-def halves(mask: np.ndarray) -> list[np.ndarray]:
-    """Divide rows into two parts."""
-    return np.array_split(np.arange(len(mask)), 2)
-
-
-def by_size(mask: np.ndarray) -> list[np.ndarray]:
-    """Divide rows into nine parts, by their numbers of sensors, then of targets."""
-    n, m = sizes(mask).T
-    thirds = np.array_split(np.argsort(n, kind="stable"), 3)
-    return [part for rows in thirds for part in np.array_split(rows[np.argsort(m[rows], kind="stable")], 3)]
-
-
-def in_parallel(threads: ThreadPoolExecutor, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Return the results of a function of each part, computed by this thread and a pool.
-
-    The pool begins with the first part, this thread with the last; it takes every part that the pool has not begun, and
-    so waits for one part at most.
-    """
-    futures = [threads.submit(function, one) for one in parts]
-    own = {}
-    for number in reversed(range(len(parts))):
-        if futures[number].cancel():
-            own[number] = function(parts[number])
-    return [own[number] if number in own else future.result() for number, future in enumerate(futures)]

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import obs_as_tensor
@@ -22,7 +21,6 @@ from tqdm import tqdm
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
-from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
@@ -30,11 +28,12 @@ from hitmac.agents.registry import scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder
 from hitmac.agents.training.imitation import Imitation, RecurrentImitation
+from hitmac.agents.training.ppo import PPO, RecurrentPPO
 from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
-Learner = PPO | A2C | Imitation
+Learner = PPO | Imitation
 
 FIRST_TRAINING_SEED = 2**40
 """First seed of the scenes of run 0; run s trains on FIRST_TRAINING_SEED + s * MAX_ENVS and up, and evaluations use
@@ -49,6 +48,9 @@ CRITIC = "value_net."
 CRITIC_ALONE = 0.1
 """Share of a training by reward from the policy `start` in which only the critic learns: it may know nothing, as after
 imitation, and would change the features of the actor."""
+
+EXPLORING = 0.1
+"""Share of the highest entropy to which a policy `start` is sharpened for learning from reward."""
 
 
 # Learner and environments.
@@ -65,23 +67,24 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "seed": options.seed,
         "device": checked_device(options.device),
     }
-    kind: Any = {"imitation": Imitation, "a2c": A2C, "ppo": PPO}[options.algorithm]
-    if kind is not A2C:
-        rollout = options.rollout_steps * venv.num_envs
-        shared |= {"n_epochs": options.epochs, "batch_size": min(options.batch_size, rollout)}
-    if kind is Imitation:
+    rollout = options.rollout_steps * venv.num_envs
+    shared |= {"n_epochs": options.epochs, "batch_size": min(options.batch_size, rollout)}
+    kind: Any
+    if options.algorithm == "imitation":
         kind = RecurrentImitation if options.recurrent else Imitation
         shared |= {"teacher": teacher_of(options, scenario), "temperature": options.temperature}
     else:
-        of_sensors = options.credit == "difference_rewards"
-        shared |= {
-            "gamma": options.gamma,
-            "gae_lambda": options.gae_lambda,
-            "ent_coef": options.entropy,
-            "rollout_buffer_class": SensorRolloutBuffer if of_sensors else ActingRolloutBuffer,
-            "rollout_buffer_kwargs": {"acting": venv.acting},
+        kind = RecurrentPPO if options.recurrent else PPO
+        shared |= {"gamma": options.gamma, "gae_lambda": options.gae_lambda, "ent_coef": options.entropy}
+        shared["normalize_values"] = options.normalize_values
+    if options.algorithm == "a2c":  # PPO with one gradient step on a rollout, whose ratios are 1
+        shared |= {"n_epochs": 1, "batch_size": rollout, "normalize_advantage": False}
+        rms = {
+            "optimizer_class": torch.optim.RMSprop,
+            "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5, "weight_decay": 0},
         }
-    with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
+        shared["policy_kwargs"] = config.arguments | rms
+    with warnings.catch_warnings():  # the rows that are left over after the last minibatch are not used
         warnings.filterwarnings("ignore", "You have specified a mini-batch size")
         model = kind(config.kind, venv, **shared)
     # These replace the learner's seed at the next reset.
@@ -103,7 +106,6 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
             "executor": "scripted" if options.executor == "scripted" else executor.policy,  # by name it has a kernel
             "executor_features": executor.features,
             "padding": executor.padding,
-            "credit": options.credit,
         }
     if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
@@ -115,6 +117,7 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         scenario,
         features=partial(BeliefObserver, features=features) if believed else features,
         max_episode_steps=options.episode_steps,
+        credit=options.credit,
         stagger=True,
         **of_task,
         **options.nearness,
@@ -147,7 +150,7 @@ def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
         policy={
             "encoder_config": options.encoder_config,
             "critic": options.critic,
-            "credit": options.credit,
+            "credit": "team" if options.acts_alone else options.credit,
             "memory": "recurrent" if options.recurrent else "none",
         },
         features=check_features(options.features),
@@ -174,10 +177,31 @@ def entropy_share(model: Learner) -> float | None:
     """Return the policy's mean entropy on the last observations as a share of the highest; None for imitation."""
     if isinstance(model, Imitation) or (observation := model._last_obs) is None:
         return None
+    return entropy_on(model.policy, observation)
+
+
+def entropy_on(policy: AttentionPolicy, observation: Any) -> float:
+    """Return a policy's mean entropy on the observations of rows as a share of the highest."""
     with torch.no_grad():
-        entropy = model.policy.get_distribution(obs_as_tensor(observation, model.device)).entropy()
+        entropy = policy.get_distribution(obs_as_tensor(observation, policy.device)).entropy()
     assert entropy is not None
-    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(model.action_space)
+    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(policy.action_space)
+
+
+def sharpen(policy: AttentionPolicy, observation: Any) -> None:
+    """Multiply a policy's logits until its entropy on an observation is :data:`EXPLORING`, if it is higher.
+
+    The best actions stay the same. Imitation leaves logits of which samples cover much less than the best actions, so
+    that learning from them would first have to find those again.
+    """
+    head: Any = policy.action_net
+    last = head[0][-1] if isinstance(head, nn.ModuleList) else head.query
+    with torch.no_grad():
+        for _ in range(40):  # by a factor of 7,500 at most
+            if entropy_on(policy, observation) <= EXPLORING:
+                break
+            last.weight *= 1.25
+            last.bias *= 1.25
 
 
 def highest_entropy(space: spaces.Space[Any]) -> float:
@@ -259,9 +283,14 @@ def check_finite(what: str, values: np.ndarray, first: int) -> None:
 
 
 def check_outputs(policies: Sequence[AttentionPolicy]) -> None:
-    """Make the heads of the policies raise :class:`TrainingError` for outputs that are not finite."""
+    """Make the heads of the policies raise :class:`TrainingError` for outputs that are not finite.
+
+    Within an update, which reads no number back from the device, :func:`check_update` finds them at its end.
+    """
 
     def check(head: nn.Module, inputs: object, output: Tensor) -> None:
+        if torch.is_grad_enabled():
+            return
         finite = output.isfinite()
         if not finite.all():
             place = tuple((~finite).nonzero()[0].tolist())
@@ -275,7 +304,7 @@ def check_outputs(policies: Sequence[AttentionPolicy]) -> None:
 def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
     """Raise :class:`TrainingError` unless weights, logged losses, and outputs for a random observation are finite."""
     weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
-    losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
+    losses = [name for name, one in logged.items() if name.endswith(("loss", "deviation")) and not np.isfinite(one)]
     if weights or losses:
         what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(logged[losses[0]])},"
         raise TrainingError(f"{what} is not finite after the update")
@@ -344,6 +373,10 @@ class SB3Engine:
         elif options.start is not None:
             for policy in self.policies:
                 take_weights(policy, options.start)
+            if not isinstance(self.model, Imitation):
+                scenes = make_environments(options, scenario)
+                scenes.seed(self.config.training_seeds[0])
+                sharpen(self.model.policy, scenes.reset())
         self.model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
 
     @property

@@ -19,7 +19,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
-from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import nn
 from torch.optim import Optimizer
 
@@ -28,7 +27,6 @@ from hitmac.agents.learned import checkpoint
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
 from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Options, flag
-from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
@@ -292,7 +290,7 @@ def put_moments(optimizer: Optimizer, moments: Arrays) -> None:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
+def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
     """Write the state that the rest of the run depends on; call it between two rollouts."""
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
     groups["progress"]["updates"] = np.array([model._n_updates])
@@ -305,17 +303,15 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         groups["beliefs"] = venv.task.observer.get_state()
     if hasattr(opponent := venv.task.opponent, "get_state"):
         groups["opponent"] = opponent.get_state()
-    if isinstance(model, Imitation):
-        groups["buffer"] = model.get_state()
-    words, position = np.random.get_state(legacy=True)[1:3]  # type: ignore[index]  # noqa: NPY002 - what Stable-Baselines3 shuffles with
-    groups["random"] = {"torch": torch.get_rng_state().numpy(), "numpy": np.append(words, np.uint32(position))}
+    groups["learner"] = model.get_state()
+    groups["random"] = {"torch": torch.get_rng_state().numpy()}
     if model.device.type != "cpu":
         state = torch.get_device_module(model.device).get_rng_state(model.device)
         groups["random"][model.device.type] = state.numpy()
     write_state(path, groups)
 
 
-def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
+def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Progress:
     """Restore a model and its environments, built with the run's options, from the file of :func:`save_training`."""
     try:
         groups = read_state(path)
@@ -332,15 +328,12 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
             opponent.set_state(groups.get("opponent", {}))
         model._last_obs = venv.observe()
         model._last_episode_starts = groups["venv"]["episode_starts"]
-        words = groups["random"]["numpy"]
-        np.random.set_state(("MT19937", words[:-1], int(words[-1]), 0, 0.0))  # noqa: NPY002
         torch.set_rng_state(torch.from_numpy(groups["random"]["torch"]))
         if model.device.type in groups["random"]:
             state = torch.from_numpy(groups["random"][model.device.type])
             torch.get_device_module(model.device).set_rng_state(state, model.device)
         model._n_updates = int(groups["progress"]["updates"][0])
-        if isinstance(model, Imitation):
-            model.set_state(groups["buffer"])
+        model.set_state(groups["learner"])
     except DAMAGED as error:
         raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
     return progress

@@ -107,9 +107,9 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.planning.levels": ("COORDINATORS", "EXECUTORS"),
         "hitmac.agents.learned.entities": ("EntityExtractor",),
         "hitmac.agents.learned.recurrent": ("RecurrentPolicy",),
+        "hitmac.agents.training.ppo": ("PPO",),
         "hitmac.agents.training.rllib.module": ("AttentionRLModule",),
         "hitmac.agents.attention": ("AttentionWatch", "attention_of", "to_targets"),
-        "hitmac.agents.learned.difference_rewards": (),
     },
 }  # fmt: skip
 """Further modules of each package, with the names that a user needs or that a docstring names."""

@@ -192,6 +192,15 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
 
 
 @kernel
+def marginal_coverage(rows, marginal, chosen, share):
+    """Add to `marginal` (B, n, m) the coverage of the chosen scenes that would be lost without sensor i at target j."""
+    state = KernelState(*rows)
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            _add_marginal_coverage(state, state.parameters[0], b, marginal)
+
+
+@kernel
 def pack(pairs, assigned, row_id, packed, mask):
     """Copy the rows of the assigned targets to the front of `packed` and mark them in `mask`; both start as zeros."""
     for b in range(pairs.shape[0]):

@@ -204,8 +204,12 @@ class Task:
         return None
 
     def difference_rewards(self) -> np.ndarray | None:
-        """Return the contribution of each sensor (B, n) to the last reward; None in a task without it."""
-        return None
+        """Return the part of the last reward that each actor is credited with (B, n); None in a task without them.
+
+        It is the difference between the team's reward and that without the actor, or where actors have rewards of their
+        own :meth:`sensor_rewards`.
+        """
+        return self.sensor_rewards()
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return new arrays, those of the observation space with the scenes along a first axis."""

@@ -117,11 +117,9 @@ class CoordinatorTask(Task):
         return self.sub_rewards.mean(-1)
 
     def difference_rewards(self) -> np.ndarray:
-        """Return each sensor's contribution (B, n) to the last decision's coverage.
+        """Return each sensor's contribution (B, n) to the last decision's coverage, mean over the sub-steps.
 
-        This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
-        payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It
-        equals the share of the present targets, by value, that no more than `seen_by` sensors see, this one among them.
+        See :meth:`CoverageTask.difference_rewards`.
         """
         return self.marginal.sum(-1) / self.sub_steps
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
+from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import feature_table
 from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec
 from hitmac.envs.validation import Choice, NotNegative
@@ -138,6 +139,12 @@ class CoverageTask(Task):
         super().__post_init__()
         if self.reward != "coverage" and not self.scenario.is_game:
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
+        self._before = self._mutable()
+
+    def _mutable(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what the last reward depends on and a step changes: headings (B, n), and in games who has a bounty."""
+        game = self.simulator.game
+        return self.simulator.state.heading.copy(), game.cargo.bounty > 0.0 if game else np.zeros(0)
 
     def step(
         self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None
@@ -154,11 +161,33 @@ class CoverageTask(Task):
         if self.opponent is not None and target_action is None:
             target_action = self.opponent_action(chosen)
         simulator, game = self.simulator, self.simulator.game
+        self._before = self._mutable()
         simulator.advance(simulator.command(checked, chosen), chosen, target_action)
         if self.reward == "duel":
             return -game.target_reward
         coverage = game.real_coverage if self.reward == "real_coverage" else simulator.coverage
         return coverage - self.turn_cost * simulator.rotation
+
+    def difference_rewards(self) -> np.ndarray:
+        """Return what the last reward would have lost without each sensor's views and turn (B, n).
+
+        It is the difference reward (Wolpert and Tumer, "Optimal payoff functions for members of collectives", Advances
+        in Complex Systems 2001): for the coverage the share, by value, of the targets that no more than `seen_by`
+        sensors see, this one among them, less ``turn_cost / n`` if it turned. With `seen_by` 1 the parts of all sensors
+        sum to the reward, less the coverage by targets that several see. With the reward ``"duel"`` it is 1 for each
+        target with a bounty that only this sensor sees, and 1 more if that target delivers, as its bounty is lower.
+        """
+        simulator, game = self.simulator, self.simulator.game
+        marginal = np.zeros(simulator.state.visible.shape)
+        simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
+        headings, owed = self._before
+        if self.reward == "duel":
+            return ((marginal > 0.0) * (owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
+        if self.reward == "real_coverage":
+            owed = game.cargo.bounty > 0.0
+            marginal = (marginal > 0.0) * (owed / np.maximum(owed.sum(1, keepdims=True), 1))[:, None]
+        turned = simulator.state.heading != headings
+        return marginal.sum(-1) - self.turn_cost * turned / simulator.state.num_sensors[:, None]
 
 
 CoverageTask.__doc__ = f"{inspect.getdoc(CoverageTask)}\n\n## Features\n\n{feature_table()}\n"

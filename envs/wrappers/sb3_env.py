@@ -30,9 +30,9 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
         per_sensor: make one row for every sensor; None: only in a task of executors. Not in a task of assignments.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
-            sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
-            per-sensor credit, :mod:`hitmac.agents.learned.difference_rewards`. The returns in the infos are those of
-            the task's reward.
+            sensor, (B, n), or of its sensor with `per_sensor`: its contribution to the team's, see
+            ``task.difference_rewards``, for a learner with credit for every sensor,
+            :class:`hitmac.agents.training.ppo.PPO`. The returns in the infos are those of the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
     """
@@ -113,6 +113,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self.returns += reward
         if self.credit == "difference_rewards":
             reward = np.asarray(self.task.difference_rewards())
+            reward = reward.reshape(-1) if self.per_sensor else reward
         observation, infos = self.observe(), self._infos()
         ended, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
         done = np.repeat(ended, self._rows)
@@ -137,12 +138,12 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     def acting(self) -> np.ndarray:
         """Return True (rows,) for rows in which a sensor acts now: it works and knows of a target.
 
-        With ``credit="difference_rewards"``, return the result of every sensor, (B, n).
+        With ``credit="difference_rewards"``, return the result of every sensor of a row, (rows, n).
         """
         sensors = self.task.acting
-        if self.credit == "difference_rewards":
-            return sensors
-        return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
+        if self.per_sensor:
+            return sensors.reshape(-1)
+        return sensors if self.credit == "difference_rewards" else np.asarray(sensors.any(-1))
 
     def _infos(self) -> list[dict[str, Any]]:
         return [scene | {"TimeLimit.truncated": False} for scene in self.task.infos() for _ in range(self._rows)]

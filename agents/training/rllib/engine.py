@@ -24,7 +24,6 @@ from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from stable_baselines3.common.logger import configure
 
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, checked_device, save_policy
-from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training import learner, resume
 from hitmac.agents.training.config import Options
@@ -75,17 +74,17 @@ class SceneEnvRunner:
     def sample(self, weights: Mapping[str, np.ndarray]) -> Rollout:
         """Return a rollout of the policy with these weights, by name."""
         put_weights(self._model.policy, weights)
-        buffer = self._model.rollout_buffer
-        self._model.collect_rollouts(self._venv, self._callback, buffer, buffer.buffer_size)
-        flat, shape = buffer.swap_and_flatten, self._model.action_space.shape or ()
+        rollout, shape = self._model.rollout_buffer, self._model.action_space.shape or ()
+        self._model.collect_rollouts(self._venv, self._callback, rollout, self._model.n_steps)
+        steps = {name: one.flatten(0, 1).numpy() for name, one in rollout.steps.items()}
         columns = {
-            Columns.OBS: {name: flat(array) for name, array in buffer.observations.items()},
-            Columns.ACTIONS: flat(buffer.actions).reshape(-1, *shape),
-            Columns.ACTION_LOGP: flat(buffer.log_probs).ravel(),
-            Postprocessing.ADVANTAGES: flat(buffer.advantages).ravel(),
-            Postprocessing.VALUE_TARGETS: flat(buffer.returns).ravel(),
+            Columns.OBS: {name: one.flatten(0, 1).numpy() for name, one in rollout.observations.items()},
+            Columns.ACTIONS: steps["actions"].reshape(-1, *shape),
+            Columns.ACTION_LOGP: steps["log_probs"].ravel(),
+            Postprocessing.ADVANTAGES: steps["advantages"].ravel(),
+            Postprocessing.VALUE_TARGETS: steps["returns"].ravel(),
         }
-        return Rollout(columns, flat(buffer.acting).ravel(), self._callback.means)
+        return Rollout(columns, steps["acting"].ravel(), self._callback.means)
 
 
 class EnvRunners:
@@ -167,8 +166,8 @@ def build_learners(options: Options, scenario: Scenario, policy: AttentionPolicy
 
 def train_batch(rollouts: Sequence[Rollout], space: Any) -> MultiAgentBatch:
     """Return the rows of rollouts in which a sensor acts, in random order, for RLlib's learners."""
-    acting = acting_or_all(np.concatenate([one.acting for one in rollouts]))
-    rows = np.random.permutation(np.flatnonzero(acting))  # noqa: NPY002 - what RLlib shuffles with
+    acting = np.concatenate([one.acting for one in rollouts])
+    rows = np.random.permutation(np.flatnonzero(acting | ~acting.any()))  # noqa: NPY002 - what RLlib shuffles with
     columns = tree.map_structure(lambda *parts: np.concatenate(parts)[rows], *(one.columns for one in rollouts))
     advantages = columns[Postprocessing.ADVANTAGES]
     columns[Postprocessing.ADVANTAGES] = (advantages - advantages.mean()) / (advantages.std() + 1e-8)

@@ -16,17 +16,9 @@ from hitmac.agents.planning.levels import AssignInRange
 from hitmac.agents.planning.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
-from hitmac.agents.training.imitation import (
-    Imitation,
-    MoveLabels,
-    by_size,
-    halves,
-    imitation_loss,
-    in_parallel,
-    select,
-    sizes,
-)
+from hitmac.agents.training.imitation import Imitation, MoveLabels, imitation_loss
 from hitmac.agents.training.learner import build
+from hitmac.agents.training.parts import by_size, halves, in_parallel, select, sizes
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 

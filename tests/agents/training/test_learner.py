@@ -209,7 +209,10 @@ def test_a_training_starts_from_the_weights_features_and_network_of_another(job,
     for policy in (model.policy, getattr(model, "learned", model.policy)):
         take_weights(policy, name)
         own = tensors_of(policy)
-        assert all(torch.equal(own[tensor], value) for tensor, value in tensors_of(started).items())
+        same = {
+            name: value for name, value in tensors_of(started).items() if job != "coverage-ppo" or CRITIC not in name
+        }
+        assert all(torch.equal(own[tensor], value) for tensor, value in same.items())  # PPO has critics of sensors
 
 
 def test_the_critic_of_another_kind_keeps_its_random_weights():
