@@ -195,7 +195,7 @@ def sharpen(policy: AttentionPolicy, observation: Any) -> None:
     that learning from them would first have to find those again.
     """
     head: Any = policy.action_net
-    last: Any = head[0][-1] if isinstance(head, nn.ModuleList) else head.query
+    last: Any = head.query if hasattr(head, "query") else head[0][-1]
     with torch.no_grad():
         for _ in range(40):  # by a factor of 7,500 at most
             if entropy_on(policy, observation) <= EXPLORING:
