@@ -204,6 +204,8 @@ class Options(EncoderConfig, RunOptions):
     """Clip the gradient norm at this value."""
     normalize_values: bool
     """Learn values in units of the returns' running deviation from their mean, by reward."""
+    compiled: bool = False
+    """Compile the updates from reward by torch.compile, for a GPU."""
     save_every: NotNegative = 15.0
     """Seconds of training between two checkpoints."""
     curve_points: Natural

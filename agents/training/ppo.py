@@ -101,14 +101,18 @@ class PPO(stable_baselines3.PPO):
         policy, env: an :class:`~hitmac.agents.learned.policy.AttentionPolicy`, and environments. With
             ``credit="difference_rewards"`` of both, rewards, values and ratios are those of every sensor.
         normalize_values: learn values in units of the returns' running deviation from their running mean.
+        compiled: compile the loss by ``torch.compile``, and on a CUDA device capture it in graphs. All minibatches have
+            the same shapes.
         **options: those of ``stable_baselines3.PPO``, but for `use_sde`, `target_kl`, `clip_range_vf` and buffers.
     """
 
     policy: AttentionPolicy
     rollout_buffer: Rollout  # type: ignore[assignment]
 
-    def __init__(self, policy: Any, env: Any, *, normalize_values: bool = True, **options: Any) -> None:
-        self.normalize_values = normalize_values
+    def __init__(
+        self, policy: Any, env: Any, *, normalize_values: bool = True, compiled: bool = False, **options: Any
+    ) -> None:
+        self.normalize_values, self.compiled = normalize_values, compiled
         super().__init__(policy, env, **{"rollout_buffer_class": Rollout} | options)
 
     def _setup_model(self) -> None:
@@ -116,6 +120,13 @@ class PPO(stable_baselines3.PPO):
         # Before any return is known, all values are 0.
         scale = [0.0, 0.0 if self.normalize_values else 1.0]
         self.value_mean, self.value_deviation = torch.tensor(scale, device=self.device)
+        self._sums: Any = self._sums_of
+        if self.compiled:
+            mode = "reduce-overhead" if self.device.type == "cuda" else "default"
+            self._sums = torch.compile(self._sums_of, mode=mode)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_sums"]
 
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """Collect a rollout of the policy; see Stable-Baselines3."""
@@ -213,8 +224,9 @@ class PPO(stable_baselines3.PPO):
         return logits, self._denormalized(values)
 
     def _slices(self, number: int) -> list[slice]:
-        middle = (number + 1) // 2
-        return [slice(0, middle), slice(middle, number)] if self.device.type == "cpu" and number > 1 else [slice(None)]
+        if self.device.type != "cpu" or self.compiled or number == 1:
+            return [slice(None)]
+        return [slice(0, number // 2), slice(number // 2, number)]
 
     # Values.
 
@@ -243,23 +255,38 @@ class PPO(stable_baselines3.PPO):
         """Return some rows of the rollout (S, ...)."""
         return self.rollout_buffer.steps[name].flatten(0, 1)[rows]
 
-    def _evaluated(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return values, likelihoods and entropies of the actions of some rows."""
-        seen = {name: one.flatten(0, 1)[rows] for name, one in self.rollout_buffer.observations.items()}
-        return self.policy.evaluate_actions(seen, self._of("actions", rows))  # type: ignore[return-value]
+    def _seen(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return what the policy observed in some rows."""
+        return {name: one.flatten(0, 1)[rows] for name, one in self.rollout_buffer.observations.items()}
+
+    def _evaluated(self, seen: dict[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values, likelihoods and entropies of actions."""
+        return self.policy.evaluate_actions(seen, actions)  # type: ignore[return-value]
 
     def _loss(self, rows: Tensor) -> tuple[Tensor, int]:
         """Return the loss, summed over the sensors of some rows, and their number."""
-        weights, advantages = self._of("weights", rows), self._of("advantages", rows)
-        values, log_probs, entropies = (one.reshape(weights.shape) for one in self._evaluated(rows))
-        change = log_probs - self._of("log_probs", rows)
+        batch = {name: self._of(name, rows) for name in ("actions", "weights", "advantages", "log_probs", "targets")}
+        sums, number = self._sums(self._seen(rows), **batch), batch["weights"].numel()
+        self._logged.append(sums.detach() / number)
+        return sums[0] + self.vf_coef * sums[1] + self.ent_coef * sums[2], number
+
+    def _sums_of(
+        self,
+        seen: dict[str, Tensor],
+        *,
+        actions: Tensor,
+        weights: Tensor,
+        advantages: Tensor,
+        log_probs: Tensor,
+        targets: Tensor,
+    ) -> Tensor:
+        """Return the weighted sums (4,) of the losses of policy, value and entropy, and of the divergence."""
+        values, now, entropies = (one.reshape(weights.shape) for one in self._evaluated(seen, actions))
+        change = now - log_probs
         ratio = change.exp()
         gain = torch.minimum(ratio * advantages, ratio.clamp(1 - self._clip, 1 + self._clip) * advantages)
-        error = (values - self._of("targets", rows)).square()
-        parts = torch.stack((-gain, error, -entropies, (ratio - 1) - change))
-        sums = (parts * weights).flatten(1).sum(1)
-        self._logged.append(sums.detach() / weights.numel())
-        return sums[0] + self.vf_coef * sums[1] + self.ent_coef * sums[2], weights.numel()
+        parts = torch.stack((-gain, (values - targets).square(), -entropies, (ratio - 1) - change))
+        return (parts * weights).flatten(1).sum(1)
 
     # Resuming.
 
@@ -309,11 +336,13 @@ class RecurrentPPO(PPO):
     def _of(self, name: str, rows: Tensor) -> Tensor:
         return self.rollout_buffer.steps[name][:, rows].flatten(0, 1)
 
-    def _evaluated(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _seen(self, rows: Tensor) -> dict[str, Tensor]:
         seen = {name: one[:, rows] for name, one in self.rollout_buffer.observations.items()}
-        state = None if self._state_before is None else self._state_before[rows]
-        features, mask, _ = self.policy.features_extractor.unroll(seen["pairs"], state, seen["starts"])
-        return self.policy.evaluate_features(features, mask, self._of("actions", rows))  # type: ignore[return-value]
+        return seen if self._state_before is None else seen | {"state": self._state_before[rows]}
+
+    def _evaluated(self, seen: dict[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        features, mask, _ = self.policy.features_extractor.unroll(seen["pairs"], seen.get("state"), seen["starts"])
+        return self.policy.evaluate_features(features, mask, actions)  # type: ignore[return-value]
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`PPO.get_state`; with the policy's state."""

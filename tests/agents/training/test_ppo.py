@@ -177,7 +177,7 @@ def test_a_rollout_has_the_likelihoods_and_values_that_an_update_finds(kind):
     model.collect_rollouts(model.env, model._init_callback(None), model.rollout_buffer, model.n_steps)
     for rows in model._minibatches():
         with torch.no_grad():
-            values, log_probs, _ = model._evaluated(rows)
+            values, log_probs, _ = model._evaluated(model._seen(rows), model._of("actions", rows))
         acting = model._of("acting", rows)
         for found, name in ((model._denormalized(values), "values"), (log_probs, "log_probs")):
             stored = model._of(name, rows)
@@ -281,6 +281,18 @@ def test_one_thread_finds_what_two_do(monkeypatch):
         model.learn(2 * 8 * model.env.num_envs)
         found.append(torch.cat([one.flatten() for one in weights(model)]))
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["coverage, by sensor", "coordinator, by sensor", "recurrent"])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_a_compiled_update_finds_what_an_eager_one_does(kind):
+    found = []
+    for compiled in (False, True):
+        model = learner(kind, compiled=compiled)
+        model.learn(2 * 8 * model.env.num_envs)
+        found.append(torch.cat([one.flatten() for one in weights(model)]))
+    torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
 
 
 # --- the interface of Stable-Baselines3 ---
