@@ -5,7 +5,7 @@ The same layers attend over both; with lists, the cost grows with the number of 
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,10 @@ from hitmac.perception.fast_paths import (
     chunks_pay,
     group_rows,
     group_tokens,
-    is_hooked,
     is_recorded,
 )
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
-from hitmac.perception.tanh_attention import AttentionLayer
+from hitmac.perception.tanh_attention import is_two_steps
 
 Attended = tuple[Tensor, Tensor, Tensor | None]
 """Outputs of a layer, the same pooled, and the weights or None."""
@@ -179,7 +178,7 @@ class SparsePairs(AllPairs):
         n = self.present.shape[-1]
         lists = near.clamp(min=0) + torch.div(itself, max(n, 1), rounding_mode="floor") * n  # out of all scenes
         mask, weights = (near >= 0) & present[lists], None
-        if _is_two_steps(layer):
+        if is_two_steps(layer):
             query, key, value = layer.project(flat)
             z, weights = layer.attend(query.unsqueeze(-2), key[lists], value[lists], mask, self.need_weights)
             z = z.squeeze(-2)
@@ -196,7 +195,7 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
     """Apply a layer within each group of tokens x (T, f); return the outputs and the weights of the last bucket."""
     if not groups.buckets:  # no token at all: through the layer, so that its parameters have gradients, of 0
         return layer(x.unsqueeze(0))[0].squeeze(0), None
-    if not _is_two_steps(layer):
+    if not is_two_steps(layer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs, x), None
     maps = layer.Q, layer.K, layer.V
@@ -210,11 +209,6 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
         if weights is not None and bucket.mask is not None:
             weights = weights * bucket.mask[:, None, :, None]
     return groups.together(outputs, projected[2]), weights
-
-
-def _is_two_steps(layer: nn.Module) -> TypeGuard[AttentionLayer]:
-    """Return True if the layer is `project`, then `attend`, so that each token is projected once for all its groups."""
-    return type(layer) is AttentionLayer and not (layer.residual or layer.norm is not None or is_hooked(layer))
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
