@@ -29,7 +29,8 @@ class AMCCritic(nn.Module):
         kind: ``"amc"``, ``"no_prefix"`` or ``"value_head"``, see :data:`CRITICS`.
 
     Attributes:
-        attention: the second :class:`hitmac.perception.AttentionLayer`, or any layer with its interface (``"amc"`` only).
+        attention: the second :class:`hitmac.perception.AttentionLayer` (``"amc"`` only); a layer that replaces it must
+            have its interface.
         linear: maps [G; z], or z alone, to a number; what replaces it must be affine.
     """
 
