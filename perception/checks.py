@@ -79,6 +79,14 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
     return valid
 
 
+def unless_full(mask: Tensor) -> Tensor | None:
+    """Return a bool mask, or None if its values may be read and all are True: attention without a mask is faster.
+
+    Most scenes are complete.
+    """
+    return None if can_read(mask) and bool(mask.all()) else mask
+
+
 def check_tokens(
     x: Tensor, mask: Tensor | None, feature_dim: int, name: str, axes: str, mask_name: str = "mask"
 ) -> Tensor | None:

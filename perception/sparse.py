@@ -20,6 +20,7 @@ from hitmac.perception.fast_paths import (
     group_rows,
     group_tokens,
     is_recorded,
+    is_transformed,
 )
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import is_two_steps
@@ -84,8 +85,8 @@ class AllPairs:
 class SparsePairs(AllPairs):
     """Pairs of each agent and the targets of its list.
 
-    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled and exported
-    programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` also groups the
+    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled, exported and
+    transformed programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` also groups the
     pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
@@ -105,7 +106,7 @@ class SparsePairs(AllPairs):
         super().__init__(valid, dense.pooling, dense.need_weights)
         self.neighbours = neighbours
         rows = valid.reshape(self.present.numel(), k)
-        self.every_place = dense.need_weights or is_recorded()
+        self.every_place = dense.need_weights or is_recorded() or is_transformed()
         if self.every_place:
             self.places = torch.arange(rows.numel(), device=device)
             self.rows = Groups([Bucket(self.places.reshape(rows.shape), rows)], self.places)

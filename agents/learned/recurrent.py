@@ -10,7 +10,7 @@ from torch import Tensor
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
 from hitmac.agents.policy import Starts, State
 from hitmac.perception import EncoderConfig, Features
-from hitmac.perception.fast_paths import is_recorded
+from hitmac.perception.checks import unless_full
 from hitmac.perception.recurrent import PairMemory
 
 MEMORIES = ("none", "recurrent")
@@ -62,17 +62,16 @@ class RecurrentExtractor(AttentionExtractor):
 
         `state` (B, n, m, f) is the state after the last call, None at the start of the scenes; `starts` (T, B) bool
         marks the first steps of episodes. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, or
-        None if all sensors work, and the state for the next call.
+        None if all sensors are known to work, and the state for the next call.
         """
-        heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)
-        works = (heading != 0).any(-1)
+        cos, sin = pairs[..., 0, _COS], pairs[..., 0, _SIN]  # (T, B, n)
+        works = (cos != 0) | (sin != 0)
         pairs = torch.cat((pairs[..., :OF_SENSOR] * (pairs[..., SEEN, None] != 0), pairs[..., OF_SENSOR:]), -1)
         # A failed sensor observes no heading; its memory stays in the frame of the world.
-        heading = torch.where(works.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
+        heading = torch.stack((torch.where(works, cos, 1.0), sin), -1)
         remembered, state = self.memory(pairs, heading, state, starts)
-        # Attention without a mask is faster. A recorded graph serves all scenes.
-        every = not is_recorded() and bool(works.all())
-        mask = None if every else works.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
+        some = unless_full(works)
+        mask = None if some is None else some.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
         tokens = torch.cat((pairs, remembered), -1).flatten(0, 1)
         return self.encoder(tokens, mask), mask, state
 
