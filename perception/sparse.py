@@ -85,9 +85,9 @@ class AllPairs:
 class SparsePairs(AllPairs):
     """Pairs of each agent and the targets of its list.
 
-    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled, exported and
-    transformed programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` also groups the
-    pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
+    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled, exported
+    and transformed programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target`
+    also groups the pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
     def __init__(
