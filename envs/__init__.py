@@ -45,7 +45,7 @@ def register_task(task: type[Task]) -> None:
     if TASKS.setdefault(task.spec.name, task) is not task:
         raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")
     if task.spec.id not in gymnasium.registry:
-        hitmac.register_environment(task.spec.name, task.spec.episode_steps)
+        hitmac.register_environment(task.spec.name)
 
 
 def parallel_env(task: str = "Coverage", *, teams: bool = False, **options: Any) -> Any:

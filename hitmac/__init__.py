@@ -26,19 +26,18 @@ except PackageNotFoundError:  # a checkout that is not installed
 __all__ = ["__version__", "agents", "envs", "observe", "perception", "register_environment"]
 
 
-def register_environment(task: str, episode_steps: int) -> None:
-    """Register the task ``dsn/<task>-v0`` with gymnasium, single and vectorized, with its length of an episode."""
+def register_environment(task: str) -> None:
+    """Register the task ``dsn/<task>-v0`` with gymnasium, single and vectorized; the scenario limits its episodes."""
     gymnasium.register(
         id=f"dsn/{task}-v0",
         entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",
         vector_entry_point="hitmac.envs.wrappers.vector_env:DirectionalSensorVectorEnv",
-        max_episode_steps=episode_steps,
         kwargs={"task": task},
     )
 
 
-for _task, _episode_steps in (("Coverage", 1010), ("Executor", 101), ("Coordinator", 101), ("Transport", 10_001)):
-    register_environment(_task, _episode_steps)
+for _task in ("Coverage", "Executor", "Coordinator", "Transport"):
+    register_environment(_task)
 
 
 def find_player(name: Any, scenario: Any, team: str) -> Any:

@@ -79,6 +79,14 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
     return valid
 
 
+def unless_full(mask: Tensor) -> Tensor | None:
+    """Return a bool mask, or None if its values may be read and all are True: attention without a mask is faster.
+
+    Most scenes are complete.
+    """
+    return None if can_read(mask) and bool(mask.all()) else mask
+
+
 def check_tokens(
     x: Tensor, mask: Tensor | None, feature_dim: int, name: str, axes: str, mask_name: str = "mask"
 ) -> Tensor | None:
@@ -133,18 +141,40 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool, widt
         raise ValueError(f"causal attention requires as many keys ({keys}) as queries ({length})")
 
 
-def check_pairs(mask: Tensor, length: int, keys: int, axes: int | None = None) -> Tensor:
-    """Return a mask as bool with at least two axes; raise ValueError unless it broadcasts to (..., length, keys)."""
+def broadcasts(shape: Sequence[int], full: Sequence[Any]) -> bool:
+    """Return True if a shape broadcasts to a full one, without making it larger."""
+    sizes = zip(reversed(shape), reversed(full), strict=False)
+    return len(shape) <= len(full) and all(a == b or a == 1 for a, b in sizes)  # `in` fails for symbolic sizes
+
+
+def check_pairs(mask: Tensor, length: int, keys: int, lead: Sequence[int] | None = None) -> Tensor:
+    """Return a mask as bool with at least two axes; raise ValueError unless it broadcasts to (*lead, length, keys).
+
+    Without `lead`, the other axes are any.
+    """
     mask = as_mask(mask)
     wide = mask.unsqueeze(0) if mask.ndim == 1 else mask
-    # `in` fails for the symbolic sizes of a compiler.
-    fits = wide.ndim > 1 and all(a == b or a == 1 for a, b in zip(wide.shape[-2:], (length, keys), strict=True))
-    if not fits or (axes is not None and wide.ndim > axes):
+    full: tuple[Any, ...] = ("...", length, keys)
+    shape = wide.shape[-2:]
+    if lead is not None:
+        full, shape = (*lead, length, keys), wide.shape
+    if wide.ndim < 2 or not broadcasts(shape, full):
         raise ValueError(
-            f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}), from each query to "
-            f"each key. For a mask of the keys, (..., {keys}), use key_mask of MultiHeadAttention"
+            f"mask has shape {tuple(mask.shape)}; it must broadcast to ({', '.join(map(str, full))}), from each query "
+            f"to each key, in all heads. For a mask of the keys, (..., {keys}), use key_mask of MultiHeadAttention"
         )
     return wide
+
+
+def check_keys(key_mask: Tensor, length: int, keys: int, lead: Sequence[int]) -> Tensor:
+    """Return a mask of the keys as bool; raise ValueError unless it is (..., keys) and broadcasts to (*lead, keys)."""
+    key_mask = as_mask(key_mask, "key_mask")
+    if key_mask.ndim < 1 or key_mask.shape[-1] != keys or not broadcasts(key_mask.shape, (*lead, keys)):
+        raise ValueError(
+            f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*lead, keys)}. For a mask from each query to "
+            f"each key, (..., {length}, {keys}), use mask"
+        )
+    return key_mask
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:

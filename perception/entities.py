@@ -81,7 +81,7 @@ class EntityEncoder(nn.Module):
             weight_dim=weight_dim, num_blocks=num_blocks, num_heads=num_heads, scaled=scaled, pooling=pooling,
             embed_layers=embed_layers, num_frequencies=num_frequencies,
         )  # fmt: skip
-        self.weight_dim, self.pooling = config.weight_dim, config.pooling
+        self.weight_dim, self.pooling, self.attention = config.weight_dim, config.pooling, attention
         names = [_attribute(kind) for kind in self.kinds]
         widths = zip(names, self.kinds.values(), strict=True)
         self.embed = nn.ModuleDict({name: feature_layers(width, config) for name, width in widths})
@@ -117,7 +117,7 @@ class EntityEncoder(nn.Module):
             valid.append(torch.ones(x.shape[:-1], dtype=torch.bool, device=x.device) if mask is None else mask)
         x, mask = torch.cat(tokens, -2), torch.cat(valid, -1) if masks else None  # (..., L, f), (..., L)
         for block in self.blocks:
-            x = (block(x, mask) if isinstance(block, AttentionLayer) else block(x, key_mask=mask))[0]
+            x = (block(x, mask) if self.attention == "tanh" else block(x, key_mask=mask))[0]
         x = zero_masked(x, mask)
         per_entity = x.split([each.shape[-2] for each in tokens], -2)
         return EntityFeatures(dict(zip(self.kinds, per_entity, strict=True)), pool(x, mask, self.pooling))

@@ -309,10 +309,12 @@ def as_size(number: Tensor) -> int:
 
 
 def is_hooked(module: nn.Module) -> bool:
-    """Return True if hooks expect calls of the module: those of pruning, sharding, profilers and users."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+    """Return True if something expects calls of the module: hooks, or a `forward` of its own, as Accelerate sets.
+
+    Hooks are those of pruning, sharding, profilers and users.
+    """
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return any(hooks) or "forward" in vars(module)
 
 
 def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:

@@ -156,7 +156,7 @@ class PairMemory(nn.Module):
             if again is not None:
                 state = torch.where(again[step], 0.0, state)
             state = _turned(state, along[step], across[step])
-            state = gru(state, inputs[step], functional.linear(state, self.of_state.weight, self.of_state.bias))
+            state = gru(state, inputs[step], self.of_state(state))
             states.append(state)
         return torch.stack(states), _turned(state, cos[-1].unsqueeze(-1), -sin[-1].unsqueeze(-1))
 

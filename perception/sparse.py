@@ -5,7 +5,7 @@ The same layers attend over both; with lists, the cost grows with the number of 
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +19,11 @@ from hitmac.perception.fast_paths import (
     chunks_pay,
     group_rows,
     group_tokens,
-    is_hooked,
     is_recorded,
+    is_transformed,
 )
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
-from hitmac.perception.tanh_attention import AttentionLayer
+from hitmac.perception.tanh_attention import is_two_steps
 
 Attended = tuple[Tensor, Tensor, Tensor | None]
 """Outputs of a layer, the same pooled, and the weights or None."""
@@ -85,9 +85,9 @@ class AllPairs:
 class SparsePairs(AllPairs):
     """Pairs of each agent and the targets of its list.
 
-    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled and exported
-    programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` also groups the
-    pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
+    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled, exported
+    and transformed programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target`
+    also groups the pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class SparsePairs(AllPairs):
         super().__init__(valid, dense.pooling, dense.need_weights)
         self.neighbours = neighbours
         rows = valid.reshape(self.present.numel(), k)
-        self.every_place = dense.need_weights or is_recorded()
+        self.every_place = dense.need_weights or is_recorded() or is_transformed()
         if self.every_place:
             self.places = torch.arange(rows.numel(), device=device)
             self.rows = Groups([Bucket(self.places.reshape(rows.shape), rows)], self.places)
@@ -179,7 +179,7 @@ class SparsePairs(AllPairs):
         n = self.present.shape[-1]
         lists = near.clamp(min=0) + torch.div(itself, max(n, 1), rounding_mode="floor") * n  # out of all scenes
         mask, weights = (near >= 0) & present[lists], None
-        if _is_two_steps(layer):
+        if is_two_steps(layer):
             query, key, value = layer.project(flat)
             z, weights = layer.attend(query.unsqueeze(-2), key[lists], value[lists], mask, self.need_weights)
             z = z.squeeze(-2)
@@ -196,7 +196,7 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
     """Apply a layer within each group of tokens x (T, f); return the outputs and the weights of the last bucket."""
     if not groups.buckets:  # no token at all: through the layer, so that its parameters have gradients, of 0
         return layer(x.unsqueeze(0))[0].squeeze(0), None
-    if not _is_two_steps(layer):
+    if not is_two_steps(layer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs, x), None
     maps = layer.Q, layer.K, layer.V
@@ -210,11 +210,6 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
         if weights is not None and bucket.mask is not None:
             weights = weights * bucket.mask[:, None, :, None]
     return groups.together(outputs, projected[2]), weights
-
-
-def _is_two_steps(layer: nn.Module) -> TypeGuard[AttentionLayer]:
-    """Return True if the layer is `project`, then `attend`, so that each token is projected once for all its groups."""
-    return type(layer) is AttentionLayer and not (layer.residual or layer.norm is not None or is_hooked(layer))
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,12 @@
 """Tanh-projected attention of HiT-MAC."""
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import tanh_maps
+from hitmac.perception.fast_paths import is_hooked, tanh_maps
 from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
@@ -96,3 +98,8 @@ class AttentionLayer(nn.Module):
         keys = None if mask is None else mask.unsqueeze(-2)
         dropout = self.dropout if self.training else 0.0
         return attend_heads(query, key, value, keys, self.num_heads, None, False, dropout, need_weights)
+
+
+def is_two_steps(layer: nn.Module) -> TypeGuard[AttentionLayer]:
+    """Return True if the layer is `project`, then `attend`, so that each token is projected once for all its groups."""
+    return type(layer) is AttentionLayer and not (layer.residual or layer.norm is not None or is_hooked(layer))

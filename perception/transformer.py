@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
+from hitmac.perception.checks import check_attended, check_heads, check_keys, check_pairs, check_share, check_widths
 from hitmac.perception.functional import Score, attend_heads, finite_if_unseen, make_score
 
 
@@ -141,7 +141,8 @@ class MultiHeadAttention(nn.Module):
             query: (..., L, query_dim).
             key: (..., S, key_dim); None: the query (self-attention).
             value: (..., S, value_dim); None: the key.
-            mask: 1 lets a query attend to a key, broadcastable to (..., L, S), 0 and 1 in any dtype; for all heads.
+            mask: 1 lets a query attend to a key, broadcastable to (..., L, S), 0 and 1 in any dtype. It is the same for
+                all heads: its leading axes are those of the sequences, never of the heads.
                 A bool mask of ``nn.MultiheadAttention`` is the opposite, ``~mask``; an additive one is ``mask == 0``.
             key_mask: 1 marks a valid key (padding is 0), (..., S), 0 and 1 in any dtype.
             causal: query i attends only to the keys up to i.
@@ -155,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         key = query if key is None else key
         value = key if value is None else value
         check_attended(query, key, value, causal, [linear.in_features for linear in (self.query, self.key, self.value)])
-        mask = pairwise_mask(query, key, mask, key_mask)
+        mask = pairwise_mask(query, key, value, mask, key_mask)
         if mask is not None:
             seen = mask.any(-2)
             query = finite_if_unseen(query, seen) if query is key else query
@@ -166,20 +167,19 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads), weights
 
 
-def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+def pairwise_mask(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, key_mask: Tensor | None
+) -> Tensor | None:
     """Combine both masks of :meth:`MultiHeadAttention.forward` as bool (..., L or 1, S or 1); None if both are None."""
-    length, keys, axes = query.shape[-2], key.shape[-2], max(query.ndim, key.ndim)
+    if mask is None and key_mask is None:
+        return None
+    length, keys = query.shape[-2], key.shape[-2]
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     if mask is not None:
-        mask = check_pairs(mask, length, keys, axes)
+        mask = check_pairs(mask, length, keys, lead)
     if key_mask is None:
         return mask
-    key_mask = as_mask(key_mask, "key_mask")
-    if not 1 <= key_mask.ndim < axes or key_mask.shape[-1] != keys:
-        raise ValueError(
-            f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. For a mask from each "
-            f"query to each key, (..., {length}, {keys}), use mask"
-        )
-    key_mask = key_mask.unsqueeze(-2)
+    key_mask = check_keys(key_mask, length, keys, lead).unsqueeze(-2)
     return key_mask if mask is None else mask & key_mask
 
 
@@ -229,7 +229,7 @@ class EncoderBlock(nn.Module):
 
         See :meth:`hitmac.perception.MultiHeadAttention.forward`.
         """
-        mask = pairwise_mask(x, x, mask, key_mask)
+        mask = pairwise_mask(x, x, x, mask, key_mask)
         x = x if mask is None else finite_if_unseen(x, mask.any(-2))
         first, second = self.norms
         attended, weights = self.attention(

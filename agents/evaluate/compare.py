@@ -1,6 +1,7 @@
 """Comparison of agents on the same new episodes: their metrics, with intervals."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,9 +31,12 @@ SCENES_AT_ONCE = 256
 MOMENTS = 101
 """Number of equal parts of an episode in which the coverage over time is averaged."""
 
-SHARE = 0.0, 1.0
-RANGES = {"coverage": SHARE, "decision_reward": (UNSEEN_PENALTY, 1.0), "rotation": SHARE, "least_covered": SHARE}
-"""Lowest and highest value of a metric, which its interval does not leave."""
+SHARE, NOT_NEGATIVE = (0.0, 1.0), (0.0, math.inf)
+RANGES = {
+    "coverage": SHARE, "decision_reward": (UNSEEN_PENALTY, 1.0), "rotation": SHARE, "least_covered": SHARE,
+    "reward": (-1.0 - ExecutorTask.turn_cost, 1.0),
+}  # fmt: skip
+"""Lowest and highest value of a metric, which its interval does not leave; of all others :data:`NOT_NEGATIVE`."""
 
 Groups = Mapping[str, Sequence[Agent]]
 """Agents by name; several of one name are trainings of one agent."""
@@ -353,7 +357,9 @@ def _result(
 ) -> dict[str, Any]:
     """Return the result of a group of agents: values (S, E) of every metric, coverage (S, E, parts) over time."""
     trained, samples = _trainings(group), "episodes" if recording is None else "recordings"
-    result = {metric: summary(of_one, RANGES.get(metric), recording) for metric, of_one in values.items()} | {
+    result = {
+        metric: summary(of_one, RANGES.get(metric, NOT_NEGATIVE), recording) for metric, of_one in values.items()
+    } | {
         "trainings": trained,
         "interval": f"{samples} and trainings" if trained > 1 else samples,
         "per_episode": {metric: _plain(of_one) for metric, of_one in values.items()},

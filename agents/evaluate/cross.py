@@ -129,17 +129,16 @@ def cross_table(evaluation: Mapping[str, Any]) -> str:
         for name, cells in zip(evaluation["sensors"], evaluation[measure]["matrix"], strict=True):
             rows.append([label_of(name, {}), *map(_cell, cells)])
         if sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2 > _WIDTH:  # without intervals
-            rows = [[cell.partition(" \u00b1")[0] for cell in row] for row in rows]
+            rows = [[cell.partition(" (")[0] for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["", f"{measure} (the {wanted_by} want more):", ""]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", "\u00b1: half of the 95 % interval."])
+    return "\n".join([*lines, "", "In brackets: 95 % intervals."])
 
 
 def _cell(summed: Mapping[str, Any]) -> str:
-    """Return a mean with half the length of its interval."""
-    interval = summed["ci95"]
-    return f"{summed['mean']:.3f}" + (f" \u00b1{(interval[1] - interval[0]) / 2:.3f}" if interval else "")
+    """Return a mean with its interval."""
+    return f"{summed['mean']:.3f}" + (" ({:.3f} .. {:.3f})".format(*summed["ci95"]) if summed["ci95"] else "")
 
 
 def save_matrix(path: str | Path, evaluation: Mapping[str, Any]) -> None:

@@ -61,7 +61,8 @@ def summary(
 
     Args:
         scores: (S, E).
-        limits: lowest and highest possible score; None: any number, with Student's interval.
+        limits: lowest and highest possible score, between which the intervals stay: Wilson's, or with an infinite
+            limit Student's; None: any number.
         recording: (E,) number of the recording of each episode; None: the episodes are independent.
 
     Returns:
@@ -119,11 +120,15 @@ def probability_of_improvement(
 
 
 def _interval(middle: Any, variance: Any, t: Any, limits: tuple[float, float] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends (...) of the intervals of estimates `middle` (...), Student's or, within limits, Wilson's."""
-    if limits is None:
+    """Return the ends (...) of the intervals of estimates `middle` (...), which stay within the limits.
+
+    The intervals are Wilson's, with an infinite limit Student's, cut off.
+    """
+    lowest, highest = limits or (-math.inf, math.inf)
+    span = highest - lowest
+    if not math.isfinite(span):
         half = t * np.sqrt(variance)
-        return middle - half, middle + half
-    lowest, span = limits[0], limits[1] - limits[0]
+        return np.clip(middle - half, lowest, highest), np.clip(middle + half, lowest, highest)
     p = np.clip((middle - lowest) / span, 0.0, 1.0)
     k = np.nan_to_num(ratio(np.asarray(t**2 * variance / span**2), np.asarray(p * (1 - p))))  # t^2 / number of trials
     centre, half = p + k / 2, np.sqrt(k * p * (1 - p) + k**2 / 4)

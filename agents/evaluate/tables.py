@@ -8,22 +8,22 @@ _NUMBER, _INTERVAL = "{mean:.3f}", "{ci95[0]:.3f} .. {ci95[1]:.3f}"
 _COLUMNS = {
     "reward": (("rotation", "rotation", _NUMBER), ("coverage", "coverage", _NUMBER)),
     "coverage": (
-        ("reward", "decision_reward", _NUMBER),
+        ("decision_reward", "decision_reward", _NUMBER),
         ("rotation", "rotation", _NUMBER),
-        ("gain", "average_gain", "{mean:.2f}"),
-        ("least", "least_covered", _NUMBER),
+        ("average_gain", "average_gain", "{mean:.2f}"),
+        ("least_covered", "least_covered", _NUMBER),
         ("P", "improvement", "{0[0]:.2f}"),
         ("GOSPA", "gospa", "{mean:.3g}"),
         ("missed", "missed", "{mean:.2f}"),
         ("false", "false", "{mean:.2f}"),
         ("switches", "switches", "{mean:.1f}"),
-        ("ms", "inference_ms", "{0:.3f}"),
+        ("inference_ms", "inference_ms", "{0:.3f}"),
     ),
 }
 """Further columns of executors and of agents: title, metric, format of its value."""
-_NOT_IN_A_TERMINAL = ("gain", "ms")  # to keep tables within 80 characters
+_NOT_IN_A_TERMINAL = ("average_gain", "least_covered", "inference_ms")  # to keep tables within 80 characters
 _OF_TRACKS = ("GOSPA", "missed", "false", "switches")
-_NOT_WITH_TRACKS = ("IQM", "reward", "least", "P")
+_NOT_WITH_TRACKS = ("IQM", "decision_reward", "P")
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
     (4, 3): 0.797, (4, 7): 0.693, (4, 9): 0.665, (6, 9): 0.778,
@@ -49,7 +49,7 @@ def table(evaluation: Mapping[str, Any]) -> str:
     notes = [f"* {name}: {kind}, computed with the future known." for name, kind in kinds.items()]
     if "P" in many[0]:
         first = next(iter(evaluation["agents"]))
-        notes.append(f"reward: HiT-MAC's decision reward. P: probability that {first} covers more.")
+        notes.append(f"P: probability that {first} covers more.")
     return "\n".join([title(evaluation), "", *lines, *([""] if notes else []), *notes])
 
 

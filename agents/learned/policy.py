@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from hitmac.perception import AMCCritic, EncoderConfig, Features
-from hitmac.perception.checks import as_mask, check_choice, one_of
+from hitmac.perception.checks import as_mask, check_choice, one_of, unless_full
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
-from hitmac.perception.fast_paths import is_recorded
 
 LISTS = ("targets", "neighbours")
 """Parts of an observation that list targets and sensors by index."""
@@ -63,13 +62,12 @@ class AttentionExtractor(BaseFeaturesExtractor):
             raise ValueError(f"the observation lists neighbours, which attend_over={config.attend_over!r} never reads")
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
-        """Return the features and the mask (B, n, m) bool, None where every pair is valid."""
+        """Return the features and the mask (B, n, m) bool, None where every pair is known to be valid."""
         pairs, mask = observations["pairs"], as_mask(observations["mask"])
         lists = {name: observations[name] for name in LISTS if name in observations}
         if pairs.ndim == 3:  # a single sensor is a scene with one sensor, whose targets no other sensor lists
             pairs, mask, lists = pairs.unsqueeze(1), mask.unsqueeze(1), {}
-        # Attention without a mask is faster, and most scenes are complete. A recorded graph serves all scenes.
-        some = mask if is_recorded() or not bool(mask.all()) else None
+        some = unless_full(mask)
         if lists:
             return self.encoder(pairs, some, **lists, need_pairs=self.need_pairs), some
         return self.encoder(pairs, some), some
@@ -385,7 +383,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.to(torch.int8) if self.assigns else actions
 
     def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
-        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is valid."""
+        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is known to be valid."""
         # Some versions of Stable-Baselines3 store integers as floats.
         parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
         return self.features_extractor.encode(parts)

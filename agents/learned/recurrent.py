@@ -10,7 +10,7 @@ from torch import Tensor
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
 from hitmac.agents.policy import Starts, State
 from hitmac.perception import EncoderConfig, Features
-from hitmac.perception.fast_paths import is_recorded
+from hitmac.perception.checks import unless_full
 from hitmac.perception.recurrent import PairMemory
 
 MEMORIES = ("none", "recurrent")
@@ -39,7 +39,7 @@ SEEN, OF_SENSOR, _SIN, _COS = map(RECURRENT_FEATURES.index, ("seen_now", "sensor
 
 def works(pairs: Tensor) -> Tensor:
     """Return True (..., n) for the sensors that work, given features (..., n, m, d); a failed one has no heading."""
-    return (pairs[..., 0, [_COS, _SIN]] != 0).any(-1)
+    return (pairs[..., 0, _COS] != 0) | (pairs[..., 0, _SIN] != 0)
 
 
 class RecurrentExtractor(AttentionExtractor):
@@ -67,16 +67,15 @@ class RecurrentExtractor(AttentionExtractor):
 
         `state` (B, n, m, f) is the state after the last call, None at the start of the scenes; `starts` (T, B) bool
         marks the first steps of episodes. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, or
-        None if all sensors work, and the state for the next call.
+        None if all sensors are known to work, and the state for the next call.
         """
-        heading, working = pairs[..., 0, [_COS, _SIN]], works(pairs)  # (T, B, n, 2), (T, B, n)
+        working = works(pairs)  # (T, B, n)
         pairs = torch.cat((pairs[..., :OF_SENSOR] * (pairs[..., SEEN, None] != 0), pairs[..., OF_SENSOR:]), -1)
         # The memory of a failed sensor stays in the frame of the world.
-        heading = torch.where(working.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
+        heading = torch.stack((torch.where(working, pairs[..., 0, _COS], 1.0), pairs[..., 0, _SIN]), -1)
         remembered, state = self.memory(pairs, heading, state, starts)
-        # Attention without a mask is faster. A recorded graph serves all scenes.
-        every = not is_recorded() and bool(working.all())
-        mask = None if every else working.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
+        some = unless_full(working)
+        mask = None if some is None else some.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
         tokens = torch.cat((pairs, remembered), -1).flatten(0, 1)
         return self.encoder(tokens, mask), mask, state
 

@@ -318,7 +318,7 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
         moments, progress, model.num_timesteps = put_learned(groups, model.policy, path)
         put_moments(model.policy.optimizer, moments)
         venv.task.simulator.set_state(groups["simulator"])
-        venv.returns[:] = groups["venv"]["returns"]
+        venv.returns[:], venv.begun = groups["venv"]["returns"], True
         venv.task.starts[:] = groups["venv"]["starts"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]

@@ -35,7 +35,7 @@ class CoordinatorTask(Task):
     moves of the scenario (`extra_move_every`) precede the executor's observation: in `hit-mac` the targets move once at
     the start of a decision.
 
-    An episode starts as that of :class:`CoverageTask`; ``gymnasium.make`` truncates after 101 decisions. The info has
+    An episode starts as that of :class:`CoverageTask`; it is truncated after 101 decisions. The info has
     `coverage` and `visible` of the last sub-step, `turned`, the sensors that turned per sub-step, mean over the
     decision, `sub_rewards`, float (10,), of the sub-steps, and the decision's assignment, `assigned`, bool (n, m).
 

@@ -105,11 +105,11 @@ class CoverageTask(Task):
     ## Start and end of an episode
 
     The scenario's `placement` distributes the sensors, with random headings unless the scenario gives them. Targets
-    start at random positions, or those of recorded `tracks`. An episode terminates in duels only; ``gymnasium.make``
-    truncates it after 1010 sub-steps, HiT-MAC's 101 decisions of 10 sub-steps (``max_episode_steps=``), or after the
-    scenario's `episode_steps` if that is fewer. ``reset(options=...)`` sets other positions and headings
-    (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`). In `hit-mac` the targets make one extra move before
-    the first of every ten sub-steps, as in the paper's decisions.
+    start at random positions, or those of recorded `tracks`. An episode terminates in duels only. It is truncated
+    after 1010 sub-steps, HiT-MAC's 101 decisions of 10 sub-steps, or the scenario's `episode_steps` if that is fewer,
+    in duels after these; ``gymnasium.make(max_episode_steps=)`` only shortens it. ``reset(options=...)`` sets other
+    positions and headings (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`). In `hit-mac` the targets make
+    one extra move before the first of every ten sub-steps, as in the paper's decisions.
 
     ## Info
 

@@ -42,7 +42,7 @@ class ExecutorTask(Task):
 
     Targets start in the middle of the arena and sensor i faces target i. At first every target is a goal of
     every sensor. After every tenth step, once its reward is taken, the goals become the targets in range.
-    ``gymnasium.make`` truncates after 101 steps.
+    Episodes are truncated after 101 steps.
 
     The info has that of :class:`CoverageTask`, and `rewards`, float (n,), and `assigned`, bool (n, m), the goals of
     each sensor.

@@ -37,7 +37,7 @@ class TransportTask(Task):
 
     ## Start and end of an episode
 
-    An episode terminates when all cargoes have arrived; ``gymnasium.make`` truncates it after the scenario's
+    An episode terminates when all cargoes have arrived; it is truncated after the scenario's
     `episode_steps`.
 
     ## Info

@@ -21,27 +21,28 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
 
     Args:
         task, scenario, max_episode_steps, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`;
-            without `max_episode_steps`, episodes are limited by the scenario and ``gymnasium.make`` only.
+            the `max_episode_steps` of ``gymnasium.make`` only shortens episodes.
     """
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
         made = self._set_task(task, scenario, **options)
-        self._most = self.max_episode_steps if "max_episode_steps" in options else made.longest_episode
         self.observation_space, self.action_space = made.observation_space, made.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
         super().reset(seed=seed)
         self.task.reset(seed=seed, options=options)
+        self.begun = True
         self._show()
         return self._observation(), self.task.infos()[0]
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
+        self._check_begun()
         reward = self.task.step(np.asarray(action)[None])
         self._show()
         terminated = bool(self.task.terminated[0])
-        truncated = not terminated and bool(self.task.ended(self._most)[0])
+        truncated = not terminated and bool(self.task.ended(self.max_episode_steps)[0])
         return self._observation(), float(reward[0]), terminated, truncated, self.task.infos()[0]
 
     def _observation(self) -> dict[str, np.ndarray]:

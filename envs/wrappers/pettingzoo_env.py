@@ -56,12 +56,13 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         """Start an episode; without a seed, continue the scene's random stream."""
         places = {name: value for name, value in as_options(options).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
-        self.agents = list(self.possible_agents)
+        self.agents, self.begun = list(self.possible_agents), True
         self._show()
         return self._observe(), self._infos()
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         """Advance by one step; raise ValueError, before anything moves, unless every agent has an action."""
+        self._check_begun()
         if set(actions) != set(self.agents):
             raise ValueError(f"actions are for {', '.join(actions) or 'no agent'}; they must be for {self.agents}")
         if not self.agents:

@@ -83,7 +83,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             rows = [options if own else some for options, own in zip(given, chosen, strict=True)]
             options = {name: np.stack([row[name] for row in rows]) for name in each}
             self.task.reset(seed=seeds or None, mask=chosen, options=options)
-        self.returns[:] = 0.0
+        self.returns[:], self.begun = 0.0, True
         self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
         self.task.simulator.state.time[:] = self._first * self.task.sub_steps
         self.reset_infos = self._infos()
@@ -97,6 +97,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
 
     def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """Advance every scene by one step."""
+        self._check_begun()
         actions = np.asarray(self._actions)
         if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
             actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats

@@ -4,6 +4,7 @@ import importlib.util
 from typing import Annotated, Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import Task, make_task
@@ -27,10 +28,12 @@ class Shell:
         **options: options of the task (see :mod:`hitmac.envs.tasks`).
 
     Raises ``ValueError`` or ``TypeError`` for an option out of its range, and ``ModuleNotFoundError``, which names the
-    extra to install, where Pillow or pygame is missing.
+    extra to install, where Pillow or pygame is missing. A step before the first reset raises gymnasium's
+    ``ResetNeeded``.
     """
 
     metadata = METADATA
+    begun = False  # True from the first reset on
 
     def _set_task(
         self, *scene: Any, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
@@ -45,6 +48,10 @@ class Shell:
         self._picture = Picture(made.scenario) if render_mode else None
         self._window: Any = None
         return made
+
+    def _check_begun(self) -> None:
+        if not self.begun:
+            raise ResetNeeded("step() is called before reset(); call reset() first")
 
     def _drawn(self, b: int = 0) -> np.ndarray | None:
         """Return a picture of scene `b`, (height, width, 3) uint8; None with a window or without a render mode."""

@@ -49,12 +49,13 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         mask = places.pop("reset_mask", None)
         chosen = self.task.simulator.chosen(mask, "reset_mask")
         self.task.reset(seed=seed, mask=chosen, options=places)
-        self._ended[chosen] = False
+        self._ended[chosen], self.begun = False, True
         self._show()
         return self.task.observe(), batched(self.task.info())
 
     def step(self, actions: np.ndarray) -> tuple[dict, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Advance every scene by one step."""
+        self._check_begun()
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             scenes = np.flatnonzero(self._ended)
             raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")

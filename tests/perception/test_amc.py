@@ -1,5 +1,7 @@
 """AMC critic: one pass is the paper's loop, its ablations, masks."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import prune
 
-from hitmac.perception import AMCCritic
+from hitmac.perception import AMCCritic, AttentionLayer, RecurrentLayer
 from hitmac.perception.amc import CRITICS
 from tests.perception.numerics import LEADS, gradients, random, same
 
@@ -90,6 +92,54 @@ def test_what_replaces_or_changes_the_linear_layer_counts(kind):
     prune.l1_unstructured(made.linear, "weight", amount=0.5)
     for _ in range(2):
         made(z).backward()
+
+
+class Wrapped(nn.Module):
+    """Adapter around a layer."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, mask=None, **options):
+        z, pooled, *weights = self.layer(x, mask, **options)
+        return z, 2.0 * pooled, *weights
+
+
+def doubled(made):
+    made.attention.register_forward_hook(lambda module, inputs, output: (output[0], 2.0 * output[1]))
+
+
+def wrapped(made):
+    made.attention = Wrapped(made.attention)
+
+
+def patched(made):
+    made.attention.forward = Wrapped(copy.copy(made.attention)).forward
+
+
+def other(made):
+    made.attention = AttentionLayer(6, 6, num_heads=2, pooling="mean", residual=True).double()
+
+
+def recurrent(made):
+    made.attention = RecurrentLayer(6, 6).double()
+
+
+@pytest.mark.parametrize("change", [doubled, wrapped, patched, other, recurrent])
+def test_what_replaces_or_changes_the_attention_layer_counts(change):
+    made, z = critic(), random(4, 6).requires_grad_()
+    plain = made(z)
+    change(made)
+    value, contributions = made(z, return_contributions=True)
+    assert (value - plain).abs() > 1e-3
+    expected = one_by_one(made, z)
+    torch.testing.assert_close(contributions, expected)
+    leaves = [z, *made.parameters()]
+    same(gradients([value], leaves), gradients([expected.sum()], leaves))
+    mask = torch.tensor([False, True, True, False, True])
+    spoiled = torch.cat((z, random(1, 6)))[[4, 0, 1, 4, 2]].masked_fill(~mask[:, None], torch.nan)
+    torch.testing.assert_close(made(spoiled.expand(2, 5, 6), mask.expand(2, 5)), made(z[:3]).expand(2))
 
 
 def test_bad_input():

@@ -120,6 +120,22 @@ def test_a_state_is_of_kinds_by_name():
         EntityEncoder({"x.1": 6, "z": 6}, 8).load_state_dict(one.state_dict())
 
 
+@pytest.mark.parametrize("attention", ENTITY_BLOCKS)
+def test_a_wrapped_block_is_called_as_the_block(attention):
+    class Wrapped(nn.Module):
+        def __init__(self, block):
+            super().__init__()
+            self.block = block
+
+        def forward(self, *given, **options):
+            return self.block(*given, **options)
+
+    net, entities, masks = encoder(attention), scenes((2,), (2, 1, 3)), {"walls.north": torch.tensor([[1, 0, 1]] * 2)}
+    plain = net(entities, masks)
+    net.blocks = nn.ModuleList(Wrapped(block) for block in net.blocks)
+    same(flat(net(entities, masks)), flat(plain))
+
+
 def test_a_tensordict_of_entities_and_masks():
     tensordict = pytest.importorskip("tensordict")
     net, entities = encoder(), scenes((2,), (2, 1, 3))

@@ -115,6 +115,18 @@ def test_exported_and_onnx_are_eager_at_other_sizes(name, tmp_path, caplog):
             close(form(*other), net(*other))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("lists", "recurrent")])
+def test_traced_and_saved_is_eager_at_other_sizes(name, tmp_path):
+    build, make, example, _ = CASES[name]
+    net = build()
+    torch.jit.save(torch.jit.trace(net, make(*example)), tmp_path / "net.pt")
+    traced = torch.jit.load(tmp_path / "net.pt")
+    for other in inputs_of(make, example):
+        close(traced(*other), net(*other))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["agents", "lists", "critic", "recurrent", "causal"])
 def test_compiled_is_eager_with_its_gradients(name):

@@ -85,6 +85,14 @@ def test_the_memory_of_an_agent_that_does_not_turn_is_a_gru():
     torch.testing.assert_close(last.reshape(24, 8), expected)
 
 
+def test_a_hook_on_the_map_of_the_state_counts():
+    memory, pairs, heading = memory_and_scenes()
+    calls = []
+    memory.of_state.register_forward_hook(lambda *given: calls.append(given))
+    memory(pairs, heading)
+    assert len(calls) == len(pairs)
+
+
 def test_a_kept_vector_turns_against_the_agent():
     memory = PairMemory(1, 2)
     with torch.no_grad():

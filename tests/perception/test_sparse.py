@@ -163,6 +163,13 @@ def test_hooks_and_residuals_of_the_layers_count_with_lists_too(over):
     same(net(pairs, mask), net(pairs, mask, targets=targets))
 
 
+@pytest.mark.parametrize("over", ["agents", "targets"])
+def test_lists_are_mapped_over_scenes(over):
+    net, (pairs, mask), (targets, _) = encoder(over), scene(), everything()
+    mapped = torch.func.vmap(lambda *given: net(*given[:2], targets=given[2]))(pairs, mask, targets)
+    same(mapped, net(pairs, mask))
+
+
 @pytest.mark.parametrize(
     ("over", "lists", "error", "says"),
     [

@@ -157,10 +157,16 @@ def test_a_module_made_without_memory_needs_no_tensors_but_its_parameters():
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 def test_what_cannot_be_a_mask_is_refused_and_the_other_named(make):
     module, x = make(), torch.zeros(3, 5, 8)
-    for mask in (torch.ones(3, 5), torch.ones(5, 4), torch.ones(3, 2, 5, 5), torch.ones(()), torch.ones(4)):
-        with pytest.raises(ValueError, match=r"mask has shape .* must broadcast to \(\.\.\., 5, 5\).* use key_mask"):
+    of_heads = torch.ones(2, 5, 5), torch.ones(3, 2, 5, 5)
+    for mask in (torch.ones(3, 5), torch.ones(5, 4), *of_heads, torch.ones(()), torch.ones(4)):
+        with pytest.raises(ValueError, match=r"mask has shape .* must broadcast to \(3, 5, 5\), .* use key_mask"):
             module(x, mask=mask)
-    for mask in (torch.ones(3, 1, 5), torch.ones(3, 4), torch.ones(())):
+    for one in (x[:1], x[0]):  # which a mask of heads would make a batch of two
+        with pytest.raises(ValueError, match=r"mask has shape \(2, 5, 5\); .* to \((1, )?5, 5\), .* heads"):
+            module(one, mask=of_heads[0])
+        with pytest.raises(ValueError, match=r"key_mask has shape \(2, 5\); it must be \((1, )?5,?\)"):
+            module(one, key_mask=torch.ones(2, 5))
+    for mask in (torch.ones(3, 1, 5), torch.ones(3, 4), torch.ones(2, 5), torch.ones(())):
         with pytest.raises(ValueError, match=r"key_mask has shape .*; it must be \(3, 5\)\. .* use mask"):
             module(x, key_mask=mask)
     with pytest.raises(TypeError, match="key_mask is a list"):

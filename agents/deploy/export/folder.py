@@ -155,7 +155,8 @@ def _write(part: Part, path: Path, card: str) -> None:
         if path.suffix == ".pt2":
             torch.export.save(program, path, extra_files={CARD: card})
             return
-        names: dict[str, Any] = {"input_names": part.inputs, "output_names": part.outputs}
+        # PyTorch names the axes in ONNX only if it is given them again.
+        names: dict[str, Any] = {"input_names": part.inputs, "output_names": part.outputs, "dynamic_shapes": axes}
         try:
             exported = torch.onnx.export(program, dynamo=True, verbose=False, **names)
         except ModuleNotFoundError:

@@ -25,6 +25,9 @@ from hitmac.perception.encoder import FlatEncoder
 
 Outputs = tuple[Tensor, ...]
 
+AXES = "batch", "agents", "targets", "neighbours"
+"""Names of the axes of any size; an agent is a sensor."""
+
 
 class SceneTurns(nn.Module):
     """Decisions with the numbers `kept` of a policy of scenes.
@@ -144,8 +147,8 @@ class Part(NamedTuple):
         for flat in (module for module in self.network.modules() if isinstance(module, FlatEncoder)):
             of_one = isinstance(self.network, SensorTurns)
             n, m, fixed = n if of_one else flat.num_agents, flat.num_targets, {2} if of_one else {1, 2}
-        scenes, sensors, targets, listed = (torch.export.Dim(name, min=1) for name in ("scenes", "n", "m", "l"))
-        free = {axis: size for axis, size in enumerate((scenes, sensors, targets)) if axis not in fixed}
+        batch, agents, targets, neighbours = (torch.export.Dim(name, min=1) for name in AXES)
+        free = {axis: size for axis, size in enumerate((batch, agents, targets)) if axis not in fixed}
         inputs = {
             "pairs": torch.zeros(2, n, m, len(self.features)),
             "mask": torch.ones(2, n, m, dtype=torch.int8),
@@ -154,7 +157,7 @@ class Part(NamedTuple):
             "targets": torch.arange(m, dtype=torch.int32).repeat(2, n, 1),
             "neighbours": torch.arange(2, dtype=torch.int32).repeat(2, n, 1),
         }
-        axes = {"neighbours": {0: scenes, 1: sensors, 2: listed}}
+        axes = {"neighbours": {0: batch, 1: agents, 2: neighbours}}
         return tuple(inputs[name] for name in self.inputs), tuple(axes.get(name, free) for name in self.inputs)
 
 

@@ -78,6 +78,12 @@ def test_the_intervals_of_shares_contain_the_truth_and_stay_within_their_range(e
     assert ((low >= 0) & (high <= 1)).all()
 
 
+@pytest.mark.parametrize(("limits", "values"), [((0.0, np.inf), [0.1, 3.0]), ((-1.01, 1.0), [0.47, 0.0])])
+def test_two_episodes_have_no_interval_beyond_the_possible(limits, values):
+    found = summary(np.array([values]), limits)
+    assert all(limits[0] <= low < found["mean"] < high <= limits[1] for low, high in (found["ci95"], found["iqm_ci95"]))
+
+
 def test_parts_of_a_recording_are_one_sample():
     x, y, files = scores(3, 8), scores(2, 8, seed=6), np.arange(8)
     thrice, parts = np.repeat(files, 3), np.random.default_rng(0).permutation(24)

@@ -14,9 +14,10 @@ from hitmac.agents.learned.policy import SensorCategorical
 from hitmac.envs import load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.tasks import CoordinatorTask
+from hitmac.envs.tasks import TASKS, CoordinatorTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.untrained import observed, permuted, untrained
+from tests.perception.numerics import same
 
 
 def built(scenario="hit-mac", task="Coverage", **policy):
@@ -65,6 +66,23 @@ def test_reordering_sensors_and_targets_reorders_turns_and_assignments(task):
     else:
         expected = expected.unflatten(-1, (4, 5))[:, sensors][:, :, targets]
     torch.testing.assert_close(logits, expected.flatten(1))
+
+
+@pytest.mark.parametrize("task", ["Coverage", "Executor", "Coordinator"])
+def test_policies_are_mapped_over_their_parameters_and_observations(task):
+    task = TASKS[task]()
+    made = [AttentionPolicy(task.observation_space, task.action_space, lambda _: 1e-3) for _ in range(4)]
+    (*policies, base), state = made, torch.func.stack_module_state(made[:3])[0]
+    shown = {name: torch.as_tensor(np.stack([space.sample()] * 3)) for name, space in task.observation_space.items()}
+
+    def act(state, shown):
+        one = {name: part.unsqueeze(0) for name, part in shown.items()}
+        return torch.func.functional_call(base, state, (one,), {"deterministic": True})
+
+    found = torch.func.vmap(act)(state, shown)
+    for number, policy in enumerate(policies):
+        expected = policy({name: part[number, None] for name, part in shown.items()}, deterministic=True)
+        same([part[number] for part in found], expected)
 
 
 def test_the_encoders_start_survives_stable_baselines3():

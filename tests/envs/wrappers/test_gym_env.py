@@ -3,10 +3,14 @@
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, load_scenario
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, load_scenario, parallel_env
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 from tests.envs.scenes import BY_RATE, UNNAMED
 
 DUEL = load_scenario("mate-2v4-0")
@@ -30,11 +34,34 @@ def test_api_checkers(env_id, features, scenario):
 
 
 def test_episodes_are_truncated():
-    for options, length in (({}, 1010), ({"max_episode_steps": 1200}, 1200)):
-        env = gymnasium.make(ID, **options)
+    whole, long = gymnasium.make(ID), DirectionalSensorEnv("Coverage", max_episode_steps=1200)
+    game = gymnasium.make(ID, scenario=DUEL.replace(episode_steps=1100))
+    short = gymnasium.make(ID, max_episode_steps=7)
+    for env, length in ((whole, 1010), (long, 1200), (game, 1100), (short, 7)):
         env.reset(seed=0)
-        ends = [env.step(np.zeros(4, int))[2:4] for _ in range(length)]
+        ends = [env.step(np.zeros(env.action_space.shape, int))[2:4] for _ in range(length)]
         assert ends == [(False, False)] * (length - 1) + [(False, True)]
+
+
+@pytest.mark.parametrize("scenario", [None, "mate-4v8-9", "hit-mac-6x9"])
+def test_every_environment_has_one_length_of_an_episode(scenario):
+    own = DirectionalSensorVecEnv("Coverage", 2, scenario).max_episode_steps
+    assert own == (10_001 if scenario == "mate-4v8-9" else 1010)
+    assert gymnasium.make(ID, scenario=scenario).unwrapped.max_episode_steps == own
+    for mode in (None, "sync"):
+        vector = gymnasium.make_vec(ID, 2, vectorization_mode=mode, scenario=scenario)
+        assert set(vector.get_attr("max_episode_steps") if mode else [vector.max_episode_steps]) == {own}
+
+
+def test_a_step_needs_a_reset():
+    for make in (DirectionalSensorEnv, DirectionalSensorVectorEnv, DirectionalSensorVecEnv, parallel_env):
+        env = make("Coverage")
+        turns = np.zeros(4, int) if make is DirectionalSensorEnv else np.zeros((1, 4), int)
+        action = dict.fromkeys(getattr(env, "possible_agents", []), 0) or turns
+        with pytest.raises(ResetNeeded, match="call reset"):
+            env.step(action)
+        env.reset()
+        env.step(action)
 
 
 def test_reset_options_are_places():

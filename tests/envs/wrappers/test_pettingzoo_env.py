@@ -48,9 +48,9 @@ def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
 
 def test_episodes_end_for_all_agents_at_once():
     env = envs.parallel_env(max_episode_steps=2)
+    env.reset(seed=0, options={"heading": [0, 1, 2, 3], "another": 1})
     with pytest.raises(ValueError, match="actions are for sensor_0; they must be for"):
         env.step({"sensor_0": 1})
-    env.reset(seed=0, options={"heading": [0, 1, 2, 3], "another": 1})
     assert env.task.simulator.state.heading.tolist() == [[0, 1, 2, 3]]
     assert len({id(env.action_space(agent)) for agent in env.possible_agents}) == 4  # with random numbers of their own
     for end in (False, True):

@@ -111,6 +111,7 @@ def test_the_other_calls_of_a_vec_env():
 
 def test_wrong_use_is_refused():
     venv = DirectionalSensorVecEnv("Coverage", 2, per_sensor=True)
+    venv.reset()
     for call, says in (
         (lambda: venv.set_attr("note", 1, [0]), "cannot be set for"),
         (lambda: venv.env_method("fly"), "have no method 'fly'"),

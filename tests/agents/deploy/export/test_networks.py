@@ -84,6 +84,13 @@ def test_a_thousand_decisions_are_those_of_the_original(flat):
     check_same([flat / "policy.onnx"], lambda scene: load_agent("pretrained:flat", scene), THOUSAND)
 
 
+def test_axes_of_any_size_have_names(flat):
+    session = onnxruntime.InferenceSession(flat / "policy.onnx")
+    shapes = {one.name: one.shape for one in (*session.get_inputs(), *session.get_outputs())}
+    assert shapes["pairs"][:3] == shapes["mask"] == ["batch", "agents", "targets"]
+    assert shapes["logits"] == ["batch", 1, "agents", 3]
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
