@@ -53,7 +53,7 @@ class Convert:
     homography: Path | None = None
     """From the picture to the floor: CSV of pairs of points, u, v, x, y, or a file of a 3 x 3 matrix."""
     origin: tuple[float, float] = (0.0, 0.0)
-    """Origin of the site, as hitmac site make prints it."""
+    """Origin of the site, as hitmac site make prints it; the file of hitmac site homography has it already."""
     geographic: bool = False
     """Positions, or those of the pairs of points, are longitude and latitude."""
     fps: float = 0.0
@@ -130,7 +130,14 @@ def convert(options: Convert) -> None:
         frame = Frame()  # the matrix leads to the site
         print(residuals)
     elif options.homography:
-        matrix = read_homography(options.homography)
+        matrix, own = read_homography(options.homography)
+        if own != Frame():
+            if frame not in (own, Frame()):
+                given = f"--origin is {frame.origin}{' --geographic' * frame.geographic}"
+                raise ValueError(
+                    f"{given}; {options.homography} leads to the site of the origin {own.origin}: leave it out"
+                )
+            frame = Frame()
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
@@ -144,7 +151,8 @@ def calibrate(options: Homography) -> None:
     """Write the homography of pairs of points, and print its residuals."""
     check_output("--to", options.to, ".json")
     matrix, residuals = fit_file(options.points, Frame(options.origin, options.geographic))
-    write_text(options.to, json.dumps({"homography": matrix.tolist()}) + "\n")
+    found = {"homography": matrix.tolist(), "origin": options.origin, "geographic": options.geographic}
+    write_text(options.to, json.dumps(found) + "\n")
     print(f"{residuals}\n{options.to}")
 
 

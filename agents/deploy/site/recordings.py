@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from hitmac.agents.deploy.site.plan import number, reading
-from hitmac.envs.files import read_text, whole_file
+from hitmac.envs.files import read_table, read_text, whole_file
 from hitmac.envs.parts.recordings import COLUMNS, columns_of, read_rows
 
 Row = tuple[float, str, float, float]
@@ -29,19 +29,16 @@ def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
     ignored. Source: https://motchallenge.net/instructions.
     """
     names = ("frame", "id", "left", "top", "width", "height", "confidence")
-    with open(path, encoding="utf-8-sig") as file:
-        for k, line in enumerate(file, 1):
-            where, fields = f"{path}, line {k}", line.split(",")
-            if not line.strip():
-                continue
-            if len(fields) < 6:
-                raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
-            values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
-            if values[1] < 0:
-                raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
-            if values[6:] != [0.0]:
-                left, top, width, height = values[2:6]
-                yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
+    for line, fields in read_table(path):
+        where = f"{path}, line {line}"
+        if len(fields) < 6:
+            raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
+        values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
+        if values[1] < 0:
+            raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
+        if values[6:] != [0.0]:
+            left, top, width, height = values[2:6]
+            yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
 
 
 def read_sumo(path: Path, fps: float, columns: str) -> Iterator[Row]:
