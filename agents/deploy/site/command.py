@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.deploy.run.cameras import names_of
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
+from hitmac.agents.deploy.site.zero import TURN, reported, turned, write_settings
+from hitmac.envs import validation
 from hitmac.envs.files import check_output, dump_yaml, write_text
+from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
 from hitmac.envs.validation import did_you_mean
 
 PROGRAM = "hitmac site"
+WAYS = {"left": -1, "right": 1}
+"""Ways that the things in a picture move, and the sign of the turn of its camera, counter-clockwise from above."""
 WALKING = {"time_step": 0.2, "min_speed": 0.5, "max_speed": 1.5}
 """Parameters of a site without tracks: people who walk."""
 
@@ -96,6 +103,26 @@ class Check:
     """File of the picture."""
 
 
+@dataclass(frozen=True)
+class Zero:
+    """Find the zero and the sign of a camera: turn it by 5 degrees, and write both into the file of the cameras."""
+
+    camera: str = ""
+    """Name or number of the camera. Stands first."""
+    site: str = "site.yaml"
+    """YAML file of the site."""
+    cameras: Path = Path("cameras.yaml")
+    """File of the cameras, as of hitmac run."""
+    heading: float | None = None
+    """Present heading of the camera, degrees in the site's frame."""
+    towards: tuple[float, float] | None = None
+    """Place in the site that is in the middle of its picture, x y, in place of the heading."""
+    moved: str = ""
+    """Way that the things in the upright picture move as it turns, left or right. Empty: asks."""
+    yes: bool = False
+    """Turn without asking."""
+
+
 def make_site(options: Make) -> None:
     """Write a site; then check it."""
     check_output("--to", options.to, ".yaml", ".yml")
@@ -162,6 +189,45 @@ def check_site(options: Check) -> None:
     _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
 
 
+def find_zero(options: Zero) -> None:
+    """Turn a camera, and write its zero and its sign."""
+    scenario = load_scenario(options.site)
+    names, numbers = names_of(scenario), [str(i) for i in range(scenario.num_sensors)]
+    if options.camera not in (*names, *numbers):
+        raise ValueError(f"camera is {options.camera!r}; it must be one of {', '.join(names)}, or its number from 0")
+    i = (names if options.camera in names else numbers).index(options.camera)
+    if (options.heading is None) == (options.towards is None) or options.moved not in ("", *WAYS):
+        given = f"heading is {options.heading}, towards {options.towards}, moved {options.moved!r}"
+        raise ValueError(f"{given}; give --heading or --towards, and as --moved left or right")
+    heading = validation.convert("--heading", float, options.heading or 0.0)
+    if options.towards:
+        if scenario.placement != "fixed":
+            raise ValueError(f"placement is {scenario.placement}; --towards needs fixed, with sensor_positions")
+        away = np.subtract(options.towards, scenario.sensor_positions[i])
+        heading = validation.convert("--towards", float, math.degrees(math.atan2(away[1], away[0])))
+    camera, name, limits = load_cameras(options.cameras, scenario)[i], names[i], limits_of(scenario)[i]
+    if not isinstance(camera, Onvif | Visca):
+        raise ValueError(f"{options.cameras}: camera {name} is {type(camera).__name__.lower()}, which has no zero")
+    start = reported(camera, name, heading, limits)
+    if not options.yes and _ask(f"Turn camera {name} by {TURN:g} degrees? [yes/no] ") not in ("y", "yes"):
+        raise ValueError("the camera is not turned; answer yes, or give --yes")
+    grows = turned(camera, name, start)
+    moved = options.moved
+    while moved not in WAYS:
+        moved = _ask("Which way did the things in the upright picture move? [left/right] ")
+    sign = WAYS[moved] * grows
+    zero = round((heading - sign * camera.pan_of(start) + 180.0) % 360.0 - 180.0, 2)
+    write_settings(options.cameras, scenario, i, {"zero": zero, "sign": sign})
+    print(f"{options.cameras}: camera {name} has zero: {zero:g}, sign: {sign}; before {camera.zero:g}, {camera.sign:g}")
+
+
+def _ask(question: str) -> str:
+    try:
+        return input(question).strip().lower()
+    except EOFError:
+        raise ValueError(f"{question.strip()} is not answered; see --yes and --moved") from None
+
+
 def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
     facts, found = check(scenario, picture)
     print("\n".join([f"{picture}: {facts[0]}", *facts[1:], *(f"odd: {line}" for line in odd + found)]))
@@ -171,6 +237,7 @@ FORMS: dict[str, tuple[type, Callable[[Any], None], str]] = {
     "make": (Make, make_site, "--plan"),
     "tracks": (Convert, convert, "--recording"),
     "homography": (Homography, calibrate, "--points"),
+    "zero": (Zero, find_zero, "--camera"),
     "check": (Check, check_site, "--site"),
 }
 """Options, function and first option of each form of the command."""
