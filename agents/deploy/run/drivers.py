@@ -109,10 +109,6 @@ class _Device(_Driver):
             raise ValueError(f"the pan is {pan:g} degrees, beyond {low:g} to {high:g}")
         return self.zero + self.sign * pan
 
-    def pan_of(self, heading: float) -> float:
-        """Return the pan of a heading that the device has reported, degrees."""
-        return (heading - self.zero) * self.sign
-
 
 @dataclass(kw_only=True)
 class Onvif(_Device):

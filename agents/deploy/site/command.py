@@ -17,8 +17,7 @@ from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
-from hitmac.agents.deploy.site.zero import TURN, reported, turned, write_settings
-from hitmac.envs import validation
+from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
 from hitmac.envs.files import check_output, dump_yaml, write_text
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
@@ -113,10 +112,8 @@ class Zero:
     """YAML file of the site."""
     cameras: Path = Path("cameras.yaml")
     """File of the cameras, as of hitmac run."""
-    heading: float | None = None
-    """Present heading of the camera, degrees in the site's frame."""
-    towards: tuple[float, float] | None = None
-    """Place in the site that is in the middle of its picture, x y, in place of the heading."""
+    towards: tuple[float, ...] = ()
+    """Present heading of the camera, degrees, or the place x y in the site that is in the middle of its picture."""
     moved: str = ""
     """Way that the things in the upright picture move as it turns, left or right. Empty: asks."""
     yes: bool = False
@@ -192,33 +189,28 @@ def check_site(options: Check) -> None:
 def find_zero(options: Zero) -> None:
     """Turn a camera, and write its zero and its sign."""
     scenario = load_scenario(options.site)
-    names, numbers = names_of(scenario), [str(i) for i in range(scenario.num_sensors)]
-    if options.camera not in (*names, *numbers):
-        raise ValueError(f"camera is {options.camera!r}; it must be one of {', '.join(names)}, or its number from 0")
-    i = (names if options.camera in names else numbers).index(options.camera)
-    if (options.heading is None) == (options.towards is None) or options.moved not in ("", *WAYS):
-        given = f"heading is {options.heading}, towards {options.towards}, moved {options.moved!r}"
-        raise ValueError(f"{given}; give --heading or --towards, and as --moved left or right")
-    heading = validation.convert("--heading", float, options.heading or 0.0)
-    if options.towards:
-        if scenario.placement != "fixed":
-            raise ValueError(f"placement is {scenario.placement}; --towards needs fixed, with sensor_positions")
-        away = np.subtract(options.towards, scenario.sensor_positions[i])
-        heading = validation.convert("--towards", float, math.degrees(math.atan2(away[1], away[0])))
-    camera, name, limits = load_cameras(options.cameras, scenario)[i], names[i], limits_of(scenario)[i]
+    names = names_of(scenario)
+    numbers = {**{str(i): i for i in range(len(names))}, **{name: i for i, name in enumerate(names)}}
+    if options.camera not in numbers or len(options.towards) not in (1, 2) or options.moved not in ("", *WAYS):
+        given = f"camera {options.camera!r}, --towards {options.towards}, --moved {options.moved!r}"
+        raise ValueError(f"{given}; they must be one of {', '.join(names)}; a heading, or x y; left or right")
+    i = numbers[options.camera]
+    heading, *y = options.towards
+    if y:
+        heading = math.degrees(math.atan2(*np.subtract(options.towards, scenario.sensor_positions[i])[::-1]))
+    camera = load_cameras(options.cameras, scenario)[i]
     if not isinstance(camera, Onvif | Visca):
-        raise ValueError(f"{options.cameras}: camera {name} is {type(camera).__name__.lower()}, which has no zero")
-    start = reported(camera, name, heading, limits)
-    if not options.yes and _ask(f"Turn camera {name} by {TURN:g} degrees? [yes/no] ") not in ("y", "yes"):
+        raise ValueError(f"{options.cameras}: the driver of camera {names[i]} has no zero; onvif and visca have")
+    if not options.yes and _ask(f"Turn camera {names[i]} by {TURN:g} degrees? [yes/no] ") not in ("y", "yes"):
         raise ValueError("the camera is not turned; answer yes, or give --yes")
-    grows = turned(camera, name, start)
+    pan, grows = turned(camera, names[i], heading, limits_of(scenario)[i])
     moved = options.moved
     while moved not in WAYS:
         moved = _ask("Which way did the things in the upright picture move? [left/right] ")
     sign = WAYS[moved] * grows
-    zero = round((heading - sign * camera.pan_of(start) + 180.0) % 360.0 - 180.0, 2)
+    zero = round((heading - sign * pan + 180.0) % 360.0 - 180.0, 2)
     write_settings(options.cameras, scenario, i, {"zero": zero, "sign": sign})
-    print(f"{options.cameras}: camera {name} has zero: {zero:g}, sign: {sign}; before {camera.zero:g}, {camera.sign:g}")
+    print(f"{options.cameras}: {names[i]} has zero: {zero:g}, sign: {sign}; before {camera.zero:g}, {camera.sign:g}")
 
 
 def _ask(question: str) -> str:

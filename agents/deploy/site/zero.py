@@ -24,32 +24,25 @@ ROOM = 1.5 * TURN
 _SECONDS = 4.0  # of a turn, and of the rest after which the camera must report it
 
 
-def reported(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[float]) -> float:
-    """Return the heading that a camera reports; raise ValueError if it has no room to turn either way.
+def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[float]) -> tuple[float, int]:
+    """Turn a camera by :data:`TURN` degrees, towards the middle of its pan; return its pan before, and 1 if that grows.
 
-    Its true `heading` must be :data:`ROOM` degrees inside its pan `limits`.
+    Its `heading` must be :data:`ROOM` degrees inside its pan `limits`, since the way that it turns is unknown. It is
+    supervised by :class:`~hitmac.agents.deploy.run.cameras.Cameras`, and so stops after the turn whatever it reports,
+    and at any error. Raises ValueError unless it reports about such a turn.
     """
+    if any(not abs(limited(way * ROOM, heading, limits, 1.0)) >= ROOM for way in (-1, 1)):
+        low, high = limits
+        raise ValueError(
+            f"the heading {heading:g} of camera {name} must be {ROOM:g} inside its pan_limits, {low:g} to {high:g}"
+        )
     try:
         with contextlib.closing(camera):
             start = camera.heading()
     except Exception as error:  # of any library
         raise ValueError(f"camera {name} does not answer: {shortly(error, str)}") from None
-    if any(abs(limited(way * ROOM, heading, limits, 1.0)) < ROOM for way in (-1, 1)):
-        low, high = limits
-        raise ValueError(
-            f"the heading of camera {name} is {heading:g} degrees; it must be {ROOM:g} or more inside its pan_limits, "
-            f"{low:g} to {high:g}, since the way that it turns is unknown"
-        )
-    return start
-
-
-def turned(camera: Onvif | Visca, name: str, start: float) -> int:
-    """Turn a camera by :data:`TURN` degrees from the heading `start` that it reports; return 1 if its pan grows, or -1.
-
-    It turns towards the middle of its pan. It is supervised by :class:`~hitmac.agents.deploy.run.cameras.Cameras`: it
-    stops there whatever it reports, and at any error. Raises ValueError unless it reports about such a turn.
-    """
-    grows = 1 if camera.pan_of(start) < sum(camera.pan_range) / 2 else -1
+    pan = (start - camera.zero) * camera.sign
+    grows = 1 if pan < sum(camera.pan_range) / 2 else -1
     way, start, said = int(grows * camera.sign), (start + 180.0) % 360.0 - 180.0, list[str]()
     limits = min(start, start + way * TURN), max(start, start + way * TURN)
     alone = Scenario(num_sensors=1, sensor_names=(name,), pan_limits=(limits,))
@@ -62,7 +55,7 @@ def turned(camera: Onvif | Visca, name: str, start: float) -> int:
     if said or not TURN / 2 <= way * found <= ROOM:
         reports = f"camera {name} reports a turn of {found:.1f} degrees after orders to turn by {way * TURN:g}"
         raise ValueError("; ".join(said or [reports]))
-    return grows
+    return pan, grows
 
 
 def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, float]) -> None:

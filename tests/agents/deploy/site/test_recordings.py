@@ -119,7 +119,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
     read_recording(str(to), 0.1)
     to.write_text("earlier")
     for rows, says in (
-        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "target a has two positions at 0 s"),
+        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "target a has a row at time 0.0 already"),
         ([(0.0, "a", 10.0, 2.0)], "1 positions are read, of which none is in the area"),
     ):
         with pytest.raises(ValueError, match=says):

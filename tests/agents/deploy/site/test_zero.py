@@ -66,7 +66,7 @@ def find(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "sign", "known", "heading"),
-    [(OnvifServer, 1, "--heading -140", 220.0), (ViscaServer, -1, "--towards 0 4", 180.0)],
+    [(OnvifServer, 1, "--towards -140", 220.0), (ViscaServer, -1, "--towards 0 4", 180.0)],
 )
 def test_a_camera_mounted_any_way_round_is_found(kind, sign, known, heading, find, monkeypatch, capsys):
     """At a pan of 10 degrees it turns towards 0: with the sign 1 clockwise, so that things move to the left."""
@@ -77,7 +77,7 @@ def test_a_camera_mounted_any_way_round_is_found(kind, sign, known, heading, fin
         place = (heading - sign * 10.0 + 180.0) % 360.0 - 180.0
         changed = before.replace("sign: -1", f"sign: {sign}").replace("1:\n", f"1:\n  zero: {place:g}\n")
         assert after == changed
-        assert f"camera south has zero: {place:g}, sign: {sign}; before 0, -1" in capsys.readouterr().out
+        assert f"south has zero: {place:g}, sign: {sign}; before 0, -1" in capsys.readouterr().out
         assert 4.0 < 10.0 - server.motor.lowest <= 5.5
         assert (server.motor.highest, server.motor.rate) == (10.0, 0.0)
 
@@ -90,7 +90,7 @@ def test_a_camera_that_lies_turns_no_farther_and_changes_nothing(constant, says,
     monkeypatch.setattr(Liar, "constant", constant)
     with Liar(Motor(10.0)) as server:
         with pytest.raises(SystemExit):
-            find(server, "south --heading 180 --yes --moved left")
+            find(server, "south --towards 180 --yes --moved left")
         assert says in capsys.readouterr().err
         assert 4.0 < server.motor.highest - server.motor.lowest <= 5.5
 
@@ -104,19 +104,22 @@ def test_ctrl_c_stops_the_camera(find, monkeypatch):
 
         monkeypatch.setattr(zero, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupted))
         with pytest.raises(KeyboardInterrupt):
-            find(server, "south --heading 180 --yes")
+            find(server, "south --towards 180 --yes")
         assert server.motor.orders[-1] == 0.0
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("west --heading 180", "camera is 'west'; it must be one of north, south, or its number from 0"),
-        ("south", "heading is None, towards None, moved ''; give --heading or --towards"),
-        ("south --heading 180 --moved up", "as --moved left or right"),
-        ("0 --heading 45", "cameras.yaml: camera north is printed, which has no zero"),
-        ("south --heading 97", "is 97 degrees; it must be 7.5 or more inside its pan_limits, 90 to 270, since the way"),
-        ("south --heading 180", "Turn camera south by 5 degrees? [yes/no] is not answered; see --yes and --moved"),
+        (
+            "west --towards 180",
+            "camera 'west', --towards (180.0,), --moved ''; they must be one of north, south; a heading",
+        ),
+        ("south", "--towards (), --moved ''; they must be"),
+        ("south --towards 180 --moved up", "a heading, or x y; left or right"),
+        ("0 --towards 45", "cameras.yaml: the driver of camera north has no zero; onvif and visca have"),
+        ("south --towards 97 --yes", "the heading 97 of camera south must be 7.5 inside its pan_limits, 90 to 270"),
+        ("south --towards 180", "Turn camera south by 5 degrees? [yes/no] is not answered; see --yes and --moved"),
     ],
 )
 def test_nothing_turns_when_something_is_missing(line, says, find, capsys, monkeypatch):
