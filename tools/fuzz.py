@@ -22,8 +22,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hitmac.signals import end_on_signal
 from tools.fuzz_files import FILE_PARTS
 from tools.fuzz_kernels import KERNEL_PARTS
+from tools.fuzz_run import RUN_PARTS
 
-PARTS = KERNEL_PARTS | FILE_PARTS
+PARTS = KERNEL_PARTS | FILE_PARTS | RUN_PARTS
 """Name -> strategy, and function of one of its values."""
 
 _SECONDS = 300  # per input; the first may compile kernels

@@ -119,6 +119,6 @@ def _matrices(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
         return [found for key, inner in value.items() for found in _matrices(str(key), inner)]
     try:
         matrix = np.array(value["data"] if isinstance(value, dict) else value, np.float64).reshape(3, 3)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return []
     return [(name, matrix)] if np.isfinite(matrix).all() else []

@@ -79,7 +79,7 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{path} is not {kind}: {error}") from None
-    except (LookupError, TypeError, AttributeError, RecursionError, EOFError, ParseError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, EOFError, ParseError) as error:
         raise ValueError(f"{path} is not {kind}: {error!r}") from None
 
 
@@ -104,7 +104,7 @@ def number(where: str, name: str, value: Any) -> float:
     """Return a finite number; raise ValueError, with its place and name, for anything else."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
         raise ValueError(f"{where}: {name} is {shortly(value)}; it must be a finite number")

@@ -163,6 +163,7 @@ WALL = feature("wall", "Polygon", [ROOM])
         ([3], CAMERAS, "feature 1 is not a feature of a plan: AttributeError"),
         ([feature("wall", "LineString", [])], CAMERAS, "feature 1 .* its LineString has no coordinates"),
         ([feature("wall", "LineString", [[0, 0], [1, "2"], [1, None]])], CAMERAS, "y is None; it must be a finite"),
+        ([feature("wall", "LineString", [[0, 0], [1, 10**400]])], CAMERAS, "y is 10+.*; it must be a finite"),
         ([WALL, feature("door", "Point", [4, 0], width="wide")], CAMERAS, "feature 2: width is 'wide'; it must be a f"),
         ([WALL, feature("zone", "Polygon", [ROOM])], CAMERAS, "feature 2: value is None; it must be a finite number"),
         ([WALL], "name,x\nnorth,3\n", "cameras.csv: the header is 'name, x'; it must name x, y once each"),
