@@ -12,6 +12,7 @@ import numpy as np
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.deploy.run.cameras import names_of
+from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
@@ -107,7 +108,7 @@ class Zero:
     """Find the zero and the sign of a camera: turn it by 5 degrees, and write both into the file of the cameras."""
 
     camera: str = ""
-    """Name or number of the camera. Stands first."""
+    """Name of the camera. Stands first."""
     site: str = "site.yaml"
     """YAML file of the site."""
     cameras: Path = Path("cameras.yaml")
@@ -188,23 +189,21 @@ def check_site(options: Check) -> None:
 
 def find_zero(options: Zero) -> None:
     """Turn a camera, and write its zero and its sign."""
-    scenario = load_scenario(options.site)
-    names = names_of(scenario)
-    numbers = {**{str(i): i for i in range(len(names))}, **{name: i for i, name in enumerate(names)}}
-    if options.camera not in numbers or len(options.towards) not in (1, 2) or options.moved not in ("", *WAYS):
-        given = f"camera {options.camera!r}, --towards {options.towards}, --moved {options.moved!r}"
+    scenario, _ = running(load_scenario(options.site))
+    names, place, moved = names_of(scenario), options.towards, options.moved
+    known = options.camera in names and moved in ("", *WAYS)
+    if not (known and len(place) in (1, 2) and np.isfinite(place).all()):
+        given = f"camera {options.camera!r}, --towards {place}, --moved {moved!r}"
         raise ValueError(f"{given}; they must be one of {', '.join(names)}; a heading, or x y; left or right")
-    i = numbers[options.camera]
-    heading, *y = options.towards
-    if y:
-        heading = math.degrees(math.atan2(*np.subtract(options.towards, scenario.sensor_positions[i])[::-1]))
+    i = names.index(options.camera)
+    away = np.subtract(place, scenario.sensor_positions[i])
+    heading = place[0] if len(place) == 1 else math.degrees(math.atan2(away[1], away[0]))
     camera = load_cameras(options.cameras, scenario)[i]
     if not isinstance(camera, Onvif | Visca):
         raise ValueError(f"{options.cameras}: the driver of camera {names[i]} has no zero; onvif and visca have")
     if not options.yes and _ask(f"Turn camera {names[i]} by {TURN:g} degrees? [yes/no] ") not in ("y", "yes"):
         raise ValueError("the camera is not turned; answer yes, or give --yes")
     pan, grows = turned(camera, names[i], heading, limits_of(scenario)[i])
-    moved = options.moved
     while moved not in WAYS:
         moved = _ask("Which way did the things in the upright picture move? [left/right] ")
     sign = WAYS[moved] * grows

@@ -9,19 +9,17 @@ from typing import Any
 
 import yaml
 
-from hitmac.agents.deploy.run.cameras import Cameras, limited
+from hitmac.agents.deploy.run.cameras import REST, Cameras, limited, names_of
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
 from hitmac.envs.files import whole_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
-TURN, RATE = 5.0, 5.0
-"""Degrees, and degrees per second, of the turn."""
+TURN = 5.0
+"""Degrees of the turn, in a second."""
 
 ROOM = 1.5 * TURN
 """Degrees to its limits that a camera must have on either side."""
-
-_SECONDS = 4.0  # of a turn, and of the rest after which the camera must report it
 
 
 def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[float]) -> tuple[float, int]:
@@ -32,10 +30,8 @@ def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[fl
     and at any error. Raises ValueError unless it reports about such a turn.
     """
     if any(not abs(limited(way * ROOM, heading, limits, 1.0)) >= ROOM for way in (-1, 1)):
-        low, high = limits
-        raise ValueError(
-            f"the heading {heading:g} of camera {name} must be {ROOM:g} inside its pan_limits, {low:g} to {high:g}"
-        )
+        far = f"{ROOM:g} degrees or more inside its pan_limits, {limits[0]:g} to {limits[1]:g}"
+        raise ValueError(f"the heading of camera {name} is {heading:g}; it must be {far}")
     try:
         with contextlib.closing(camera):
             start = camera.heading()
@@ -47,14 +43,14 @@ def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[fl
     limits = min(start, start + way * TURN), max(start, start + way * TURN)
     alone = Scenario(num_sensors=1, sensor_names=(name,), pan_limits=(limits,))
     with contextlib.closing(Cameras([camera], alone, said.append, timeout=0.5)) as cameras:
-        until = time.monotonic() + _SECONDS
+        until = time.monotonic() + 1.0 + 2.0 * REST
         while time.monotonic() < until:
-            cameras.order([way * RATE])
+            cameras.order([way * TURN])
             time.sleep(0.1)
         found = (float(cameras.headings[0]) - start + 180.0) % 360.0 - 180.0
     if said or not TURN / 2 <= way * found <= ROOM:
-        reports = f"camera {name} reports a turn of {found:.1f} degrees after orders to turn by {way * TURN:g}"
-        raise ValueError("; ".join(said or [reports]))
+        said.append(f"camera {name} reports a turn of {found:.1f} degrees after orders to turn by {way * TURN:g}")
+        raise ValueError(said[0])
     return pan, grows
 
 
@@ -64,9 +60,8 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, f
     Raises ValueError, and leaves the file, if the settings are not its own, as those of an anchor.
     """
     drivers, text = load_cameras(path, scenario), path.read_bytes().decode()
-    keys = (scenario.sensor_names[i] if scenario.sensor_names else None, str(i))
     root: Any = yaml.compose(text, yaml.SafeLoader)
-    entry = next(value for key, value in root.value if key.value in keys)
+    entry = next(value for key, value in root.value if key.value in (names_of(scenario)[i], str(i)))
     own, edits = {key.value: value for key, value in entry.value}, []
     for name, value in settings.items():
         if name in own:
@@ -80,5 +75,4 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, f
     with whole_file(path) as temporary:
         temporary.write_bytes(text.encode())
         if load_cameras(temporary, scenario) != drivers:
-            given = ", ".join(f"{name}: {value:g}" for name, value in settings.items())
-            raise ValueError(f"{path} shares the settings of this camera with others; write {given} there yourself")
+            raise ValueError(f"{path} shares the settings of this camera with others; write {settings} there yourself")

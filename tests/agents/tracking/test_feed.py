@@ -174,7 +174,7 @@ def test_single_bad_detections_are_left_out_if_asked():
         "no",
         None,
         [True, 2.0],
-        [10**400, 2],
+        [-(10**400), 2],
         [float("nan"), 0.0],
         [1e300, 0.0],
         [9e5, 0.0],

@@ -117,8 +117,10 @@ def test_ctrl_c_stops_the_camera(find, monkeypatch):
         ),
         ("south", "--towards (), --moved ''; they must be"),
         ("south --towards 180 --moved up", "a heading, or x y; left or right"),
-        ("0 --towards 45", "cameras.yaml: the driver of camera north has no zero; onvif and visca have"),
-        ("south --towards 97 --yes", "the heading 97 of camera south must be 7.5 inside its pan_limits, 90 to 270"),
+        ("0 --towards 45 --site hit-mac", "placement is areas; real cameras need fixed, with sensor_positions"),
+        ("south --towards nan", "--towards (nan,), --moved"),
+        ("north --towards 45", "cameras.yaml: the driver of camera north has no zero; onvif and visca have"),
+        ("south --towards 97 --yes", "south is 97; it must be 7.5 degrees or more inside its pan_limits, 90 to 270"),
         ("south --towards 180", "Turn camera south by 5 degrees? [yes/no] is not answered; see --yes and --moved"),
     ],
 )
@@ -148,7 +150,7 @@ def test_settings_are_changed_in_place_and_shared_ones_are_not(tmp_path):
     shared = "north: &a {driver: visca, host: a, zero: 0, sign: 1}\n1: *a\n"
     path.write_text(shared)
     with pytest.raises(
-        ValueError, match=r"shares the settings .* with others; write zero: -3\.25, sign: 1 there yourself"
+        ValueError, match=r"shares the settings .* with others; write {'zero': -3\.25, 'sign': 1} there yourself"
     ):
         zero.write_settings(path, HALL, 1, own)
     assert path.read_text() == shared

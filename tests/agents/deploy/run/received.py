@@ -1,4 +1,4 @@
-"""Parts of :mod:`tools.fuzz` for what ``hitmac run`` and ``hitmac site`` read."""
+"""Random inputs for what ``hitmac run`` receives and ``hitmac site`` reads: parts of ``make fuzz``."""
 
 import functools
 import json
