@@ -156,13 +156,9 @@ def convert(options: Convert) -> None:
         print(residuals)
     elif options.homography:
         matrix, own = read_homography(options.homography)
-        if own != Frame():
-            if frame not in (own, Frame()):
-                given = f"--origin is {frame.origin}{' --geographic' * frame.geographic}"
-                raise ValueError(
-                    f"{given}; {options.homography} leads to the site of the origin {own.origin}: leave it out"
-                )
-            frame = Frame()
+        if own != Frame() and frame not in (own, Frame()):
+            raise ValueError(f"--origin is {frame.origin}; {options.homography} is for {own.origin}, leave it out")
+        frame = frame if own == Frame() else Frame()
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
@@ -201,7 +197,7 @@ def find_zero(options: Zero) -> None:
     camera = load_cameras(options.cameras, scenario)[i]
     if not isinstance(camera, Onvif | Visca):
         raise ValueError(f"{options.cameras}: the driver of camera {names[i]} has no zero; onvif and visca have")
-    if not options.yes and _ask(f"Turn camera {names[i]} by {TURN:g} degrees? [yes/no] ") not in ("y", "yes"):
+    if not options.yes and _ask(f"Turn camera {names[i]} by {TURN:g} degrees? [yes/no] ") != "yes":
         raise ValueError("the camera is not turned; answer yes, or give --yes")
     pan, grows = turned(camera, names[i], heading, limits_of(scenario)[i])
     while moved not in WAYS:

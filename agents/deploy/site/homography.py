@@ -11,9 +11,6 @@ from hitmac.envs.files import parse_yaml, read_table, read_text
 NEAR_A_LINE = 0.005
 """Points are on a line if they are nearer to it than this share of the largest distance between two of them."""
 
-PIXELS = 10.0
-"""All of fx, fy, cx and cy of an intrinsic matrix are larger; no homography has as many metres in a pixel."""
-
 
 def fit(pixels: Any, floor: Any) -> np.ndarray:
     """Return the homography (3, 3) that maps pixels (k, 2) to places (k, 2) on the floor, by the normalised DLT.
@@ -107,7 +104,7 @@ def read_homography(path: Path) -> tuple[np.ndarray, Frame]:
         raise ValueError(f"{path} has {names}; it must have one of 3 x 3 numbers with an inverse, or named homography")
     matrix = found[0][1]
     (fx, _, cx), (below, fy, cy), last = matrix.tolist()
-    if min(fx, fy, cx, cy) > PIXELS and [below, *last] == [0.0, 0.0, 0.0, 1.0]:
+    if min(fx, fy, cx, cy) > 10.0 and [below, *last] == [0.0, 0.0, 0.0, 1.0]:  # no pixel shows as many metres
         lens = f"the intrinsic matrix of a lens, with the focal lengths {fx:g} and {fy:g} pixels"
         raise ValueError(f"{path} has {lens}; it must have a homography, from pixels to the floor")
     return matrix, frame
