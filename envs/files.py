@@ -1,5 +1,7 @@
-"""Atomic writing of files, and safe YAML."""
+"""Atomic writing of files, safe YAML, and tables."""
 
+import csv
+import io
 import math
 import os
 import re
@@ -49,6 +51,35 @@ def write_text(path: str | Path, text: str) -> None:
 def read_text(path: str | Path) -> str:
     """Read a text file in UTF-8, with or without a byte order mark."""
     return Path(path).read_text(encoding="utf-8-sig")
+
+
+_DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
+
+
+def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line, and the fields without blanks around them, of each row of a table but empty ones.
+
+    Tabs, semicolons, commas or blanks separate the fields: the first of these that the first row has. Unless it is
+    commas, a decimal comma in a number becomes a point. Raises ``ValueError``, which names the file, for other text.
+    """
+    try:
+        text = read_text(path)
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise ValueError(f"{path} is not UTF-8 text: it has the byte 0x{byte:02x}; save it as UTF-8") from None
+    first = re.sub('"[^"]*"', "", text.strip().partition("\n")[0])
+    separator = next((one for one in "\t;," if one in first), " ")
+    lines = map(str.strip, io.StringIO(text)) if separator == " " else io.StringIO(text)
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    try:
+        for row in rows:
+            fields = [field.strip() for field in row]
+            if separator != ",":
+                fields = [field.replace(",", ".") if _DECIMAL_COMMA.fullmatch(field) else field for field in fields]
+            if any(fields):
+                yield rows.line_num, fields
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
 
 
 def working_folder(path: Path) -> Path:

@@ -7,7 +7,8 @@ from tools import fuzz, soak
 
 
 def test_fuzz_accepts_clear_refusals_only():
-    fuzz.fuzz("tracks", 20)
+    for part in ("tracks", "lines", "visca answer", "site files"):
+        fuzz.fuzz(part, 20)
     with pytest.raises(fuzz.UnclearError):
         fuzz.checked(lambda: int("x" * 20))
 

@@ -29,7 +29,7 @@ from hitmac.envs import Scenario, load_scenario, observe
 from hitmac.envs.parts.recordings import read_recording
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.signals import end_on_signal
-from tests.agents.deploy.run.camera_servers import CameraServer, Motor, OnvifServer, ViscaServer
+from tests.agents.deploy.run.camera_servers import LIES, CameraServer, Motor, OnvifServer, ViscaServer
 
 SITE = "examples/site/site.yaml"
 NOISE = {"position_noise": 0.2, "missed_detections": 0.1, "false_detections": 0.02}
@@ -41,7 +41,7 @@ FAULTS = ("silent", "late", "nonsense")
 class World:
     """People who walk on a site, cameras that turn, and a detector that looks every `time_step`."""
 
-    def __init__(self, scenario: Scenario, lost: float, seed: int) -> None:
+    def __init__(self, scenario: Scenario, lost: float, seed: int, lie: str | None) -> None:
         self.scenario, self.random = scenario, np.random.default_rng(seed)
         recording = read_recording(scenario.tracks[0], scenario.time_step)
         self.people = np.full((recording.length, len(recording.tracks), 2), np.nan)  # (T, m, 2)
@@ -52,7 +52,8 @@ class World:
         self.servers: list[CameraServer] = []
         for i, start in enumerate(scenario.sensor_headings):
             pan = self.sign[i] * (start - self.zero[i])
-            motor = Motor(pan, acceleration=self.random.uniform(120, 240), delay=self.random.uniform(0.02, 0.08))
+            acceleration, delay = self.random.uniform(120, 240), self.random.uniform(0.02, 0.08)
+            motor = Motor(pan, acceleration=acceleration, delay=delay, lie=lie)
             kind: Any = OnvifServer if i % 2 == 0 else ViscaServer
             self.servers.append(kind(motor, lost=lost, seed=seed + i))
 
@@ -156,8 +157,9 @@ def free_port() -> int:
 
 
 def closed_loop(
-    agent: str, tracks: list[str], minutes: float, *, lost: float = 0.02, faults: bool = False, seed: int = 0
-) -> dict[str, Any]:
+    agent: str, tracks: list[str], minutes: float, *, lost: float = 0.02, faults: bool = False,
+    lie: str | None = None, seed: int = 0,
+) -> dict[str, Any]:  # fmt: skip
     """Run an agent in the closed loop; return its metrics, and the messages of the run."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -165,7 +167,7 @@ def closed_loop(
         past = {"past_tracks": site.tracks, "tracks": (joined(tracks, 60.0 * minutes, folder),)}
         site = site.replace(identities=False, knowledge="shared", episode_steps=0, **past, **NOISE)
         site.save(folder / "site.yaml")
-        world, port = World(site, lost, seed), free_port()
+        world, port = World(site, lost, seed, lie), free_port()
         steps = len(world.people) - 1
         (folder / "cameras.yaml").write_text(yaml.safe_dump(world.settings()))
         log = folder / "run.jsonl"
@@ -230,6 +232,7 @@ def main() -> int:
     parser.add_argument("--tracks", nargs="+", default=[f"examples/site/tracks/day-{k}.csv" for k in (6, 7, 8)])
     parser.add_argument("--lost", type=float, default=0.02, help="share of the messages that get lost")
     parser.add_argument("--faults", action="store_true", help="let one camera after the other fail")
+    parser.add_argument("--lie", choices=LIES, help="let all cameras report another heading than theirs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise")
     options = parser.parse_args()
     found = closed_loop(**vars(options))
@@ -238,7 +241,7 @@ def main() -> int:
         print(f"{name:<28}{value:.3f}" if isinstance(value, float) else f"{name:<28}{value}")
     print("\n".join(messages))
     checks = [
-        options.faults or found["coverage"] >= found["simulated"] - 0.02,
+        options.faults or options.lie or found["coverage"] >= found["simulated"] - 0.02,
         found["latency 99 %, ms"] <= 20.0,
         found["memory at the end, MB"] <= found["memory at the start, MB"] + 8.0,
         found["beyond pan limits, degrees"] <= 2.0,

@@ -20,10 +20,11 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from hitmac.signals import end_on_signal
+from tests.agents.deploy.run.received import RUN_PARTS
 from tools.fuzz_files import FILE_PARTS
 from tools.fuzz_kernels import KERNEL_PARTS
 
-PARTS = KERNEL_PARTS | FILE_PARTS
+PARTS = KERNEL_PARTS | FILE_PARTS | RUN_PARTS
 """Name -> strategy, and function of one of its values."""
 
 _SECONDS = 300  # per input; the first may compile kernels

@@ -56,7 +56,7 @@ def read_log(path: str | Path) -> Run:
         for number, line in enumerate(lines[1:], 2):  # noqa: B007
             frame = {"detections": []} | json.loads(line)
             frames.append([np.array(frame[name], np.float64).reshape(shape) for name, shape in shapes.items()])
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
     if not frames:
         raise ValueError(f"{path} has no step")

@@ -106,8 +106,8 @@ class DetectionFeed:
             return detections
         kept: list[list[float]] = []
         for one in detections:
-            numbers = isinstance(one, list) and all(type(number) in (int, float) for number in one)
-            if not numbers or len(one) not in ((2, 5) if not kept else (len(kept[0]),)):
+            fits = isinstance(one, list) and all(type(x) is float or (type(x) is int and abs(x) < 1e300) for x in one)
+            if not fits or len(one) not in ((2, 5) if not kept else (len(kept[0]),)):
                 dropped.append("a detection must be two numbers, or five, as the others of its scan")
             else:
                 kept.append(one)

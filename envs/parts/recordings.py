@@ -5,7 +5,6 @@ numba.
 """
 
 import contextlib
-import csv
 import functools
 import math
 import os
@@ -21,6 +20,7 @@ from hitmac.envs import validation
 from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.state import NUM_TARGETS, VELOCITY_X, VELOCITY_Y, X, Y
 from hitmac.envs.base.streams import draw_integer
+from hitmac.envs.files import read_table
 from hitmac.envs.parts import arena
 
 
@@ -137,7 +137,7 @@ def columns_of(text: str) -> dict[str, str] | None:
 def read_recording(path: str, time_step: float, columns: str = "", changed: int = 0, size: int = 0) -> Recording:
     """Read a CSV file of tracks and resample it linearly, every `time_step` seconds from its first row.
 
-    The columns and the rows may be in any order, separated by commas, semicolons or tabs; other columns are ignored.
+    The file is a table, see :func:`hitmac.envs.files.read_table`, of any columns in any order; others are ignored.
     Times are seconds, or ISO 8601 with or without a zone. A target is absent where x and y are empty or NaN, and in
     gaps of :data:`GAP` times the median interval. For `columns` see :attr:`hitmac.envs.Scenario.columns`. A file is
     read again after its time of change (`changed`) or its `size` differs.
@@ -174,51 +174,43 @@ def read_rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple
     """Return the position at every time of every id of a file as it is, not resampled; an absent one is NaN."""
     tracks: dict[str, dict[float, tuple[float, float]]] = {}
     kinds: set[str] = set()
-    with open(path, encoding="utf-8-sig", newline="") as file:
+    rows = read_table(path)
+    line, first = next(rows, (1, [""]))
+    header = [name.lower() for name in first]
+    if not set(columns.values()) <= set(header) and set(COLUMNS) <= set(header):  # earlier tracks of a site
+        columns = dict(zip(COLUMNS, COLUMNS, strict=True))
+    shown = {name: name if name == column else f"{name} (column {column})" for name, column in columns.items()}
+    if all(map(str.isdecimal, columns.values())):  # no header
+        header, rows = [str(1 + k) for k in range(len(header))], chain([(line, first)], rows)
+    if any(header.count(column) != 1 for column in columns.values()):
+        *some, last = columns.values()
+        raise ValueError(
+            f"{path}, line {line}: the header is {', '.join(header)!r}; it must name {', '.join(some)} and {last} once "
+            "each; the option --columns, or the parameter columns, names others, as in time=t,id=track, or numbers "
+            "those of a file without a header: time=1,id=2,x=3,y=4"
+        )
+    places = {name: header.index(column) for name, column in columns.items()}
+    for line, row in rows:
         try:
-            first = file.readline()
-            separator = next((one for one in "\t;" if first.count(one) >= len(COLUMNS) - 1), ",")
-            point = "," if separator == "," else "."  # of a decimal comma
-            lines = csv.reader(chain([first], file), delimiter=separator)
-            header = [name.strip().lower() for name in next(csv.reader([first], delimiter=separator), [])]
-            if not set(columns.values()) <= set(header) and set(COLUMNS) <= set(header):  # earlier tracks of a site
-                columns = dict(zip(COLUMNS, COLUMNS, strict=True))
-            shown = {name: name if name == column else f"{name} (column {column})" for name, column in columns.items()}
-            if all(map(str.isdecimal, columns.values())):  # no header
-                header = [str(1 + k) for k in range(len(header))]
-            else:
-                next(lines, None)
-            if any(header.count(column) != 1 for column in columns.values()):
-                *some, last = columns.values()
-                raise ValueError(
-                    f"the header is {', '.join(header)!r}; it must name {', '.join(some)} and {last} once each; the "
-                    "option --columns, or the parameter columns, names others, as in time=t,id=track, or numbers "
-                    "those of a file without a header: time=1,id=2,x=3,y=4"
-                )
-            places = {name: header.index(column) for name, column in columns.items()}
-            for row in filter(None, lines):
-                if len(row) != len(header):
-                    raise ValueError(f"it has {len(row)} fields; line 1 has {len(header)}")
-                fields = {name: row[place].strip() for name, place in places.items()}
-                time, kind = _seconds(shown["time"], fields["time"].replace(",", point))
-                x, y = (_number(shown[name], fields[name].replace(",", point)) for name in ("x", "y"))
-                kinds.add(kind)
-                if len(kinds) > 1:
-                    raise ValueError(f"{shown['time']} is {fields['time']!r}, {kind}; earlier lines have another form")
-                if not fields["id"]:
-                    raise ValueError(f"{shown['id']} is empty; every row must name its target")
-                if math.isnan(x) != math.isnan(y):
-                    given = (f"{shown[name]} is {fields[name] or 'empty'}" for name in ("x", "y"))
-                    raise ValueError(f"{' and '.join(given)}; give both or neither")
-                track = tracks.setdefault(fields["id"], {})
-                if time in track:
-                    raise ValueError(f"target {fields['id']} has a row at {shown['time']} {fields['time']} already")
-                track[time] = x, y
-        except UnicodeDecodeError as error:  # the reader is ahead of the line
-            byte = error.object[error.start]
-            raise ValueError(f"{path} is not UTF-8 text: it has the byte 0x{byte:02x}; save it as UTF-8") from None
-        except (ValueError, csv.Error) as error:
-            raise ValueError(f"{path}, line {max(lines.line_num, 1)}: {error}") from None
+            if len(row) != len(header):
+                raise ValueError(f"it has {len(row)} fields; line 1 has {len(header)}")
+            fields = {name: row[place] for name, place in places.items()}
+            time, kind = _seconds(shown["time"], fields["time"])
+            x, y = (_number(shown[name], fields[name]) for name in ("x", "y"))
+            kinds.add(kind)
+            if len(kinds) > 1:
+                raise ValueError(f"{shown['time']} is {fields['time']!r}, {kind}; earlier lines have another form")
+            if not fields["id"]:
+                raise ValueError(f"{shown['id']} is empty; every row must name its target")
+            if math.isnan(x) != math.isnan(y):
+                given = (f"{shown[name]} is {fields[name] or 'empty'}" for name in ("x", "y"))
+                raise ValueError(f"{' and '.join(given)}; give both or neither")
+            track = tracks.setdefault(fields["id"], {})
+            if time in track:
+                raise ValueError(f"target {fields['id']} has a row at {shown['time']} {fields['time']} already")
+            track[time] = x, y
+        except ValueError as error:
+            raise ValueError(f"{path}, line {line}: {error}") from None
     return tracks
 
 

@@ -69,6 +69,7 @@ def test_rows_are_resampled_on_lines_with_gaps(rows, time_step, places, tmp_path
         ("", "y, kind ,X,id,Time\n4,x,5.5,7,0.08\n2,x,1.5,7,0\n4,x,3.5,7,0.04"),
         (OWN, "t;track;px;py\n0;7;1,5;2\n0,04;7;3,5;4\n0,08;7;5,5;4"),
         (OWN, "T\tTrack\tpx\tpy\n0\t7\t1.5\t2\n0.04\t7\t3.5\t4\n.08\t7\t5.5\t4"),
+        (OWN, "t  track px py\n0 7 1,5 2 \n0,04 7 3,5 4\n 0,08 7 5,5 4\n"),
         (NUMBERS, "1714564800.04,7,1.5,2,car\n1714564800.08,7,3.5,4,car\n1714564800.12,7,5.5,4,car"),
         *((other, "time,id,x,y\n0,7,1.5,2\n0.04,7,3.5,4\n0.08,7,5.5,4") for other in (OWN, NUMBERS)),
         (NUMBERS, "0,92;7;1,5;2\n0,96;7;3,5;4\n1,0;7;5,5;4"),

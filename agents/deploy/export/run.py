@@ -29,7 +29,7 @@ class Agent:
     """
 
     def __init__(self, folder: Path = FOLDER) -> None:
-        self.card = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
+        self.card = json.loads((folder / "policy.json").read_text(encoding="utf-8-sig"))
         self.site = self.card["site"]
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # the networks are small

@@ -127,12 +127,12 @@ class _Handler(BaseHTTPRequestHandler):
         size = self.headers.get("Content-Length", "")
         if not self._asks("order"):
             self._answer(404)
-        elif not size.isdecimal() or int(size) > _LARGEST:
+        elif not size.isdecimal() or len(size) > 9 or int(size) > _LARGEST:
             self._answer(413)
         else:
             try:
                 found = self.server.live.order(json.loads(self.rfile.read(int(size))))
-            except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError):
                 self._answer(400)
             else:
                 self._answer(200, json.dumps(found).encode(), "application/json")

@@ -11,15 +11,22 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.deploy.run.cameras import names_of
+from hitmac.agents.deploy.run.command import running
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
+from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
 from hitmac.envs.files import check_output, dump_yaml, write_text
+from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
 from hitmac.envs.validation import did_you_mean
 
 PROGRAM = "hitmac site"
+WAYS = {"left": -1, "right": 1}
+"""Ways that the things in a picture move, and the sign of the turn of its camera, counter-clockwise from above."""
 WALKING = {"time_step": 0.2, "min_speed": 0.5, "max_speed": 1.5}
 """Parameters of a site without tracks: people who walk."""
 
@@ -53,7 +60,7 @@ class Convert:
     homography: Path | None = None
     """From the picture to the floor: CSV of pairs of points, u, v, x, y, or a file of a 3 x 3 matrix."""
     origin: tuple[float, float] = (0.0, 0.0)
-    """Origin of the site, as hitmac site make prints it."""
+    """Origin of the site, as hitmac site make prints it; the file of hitmac site homography has it already."""
     geographic: bool = False
     """Positions, or those of the pairs of points, are longitude and latitude."""
     fps: float = 0.0
@@ -96,6 +103,24 @@ class Check:
     """File of the picture."""
 
 
+@dataclass(frozen=True)
+class Zero:
+    """Find the zero and the sign of a camera: turn it by 5 degrees, and write both into the file of the cameras."""
+
+    camera: str = ""
+    """Name of the camera. Stands first."""
+    site: str = "site.yaml"
+    """YAML file of the site."""
+    cameras: Path = Path("cameras.yaml")
+    """File of the cameras, as of hitmac run."""
+    towards: tuple[float, ...] = ()
+    """Present heading of the camera, degrees, or the place x y in the site that is in the middle of its picture."""
+    moved: str = ""
+    """Way that the things in the upright picture move as it turns, left or right. Empty: asks."""
+    yes: bool = False
+    """Turn without asking."""
+
+
 def make_site(options: Make) -> None:
     """Write a site; then check it."""
     check_output("--to", options.to, ".yaml", ".yml")
@@ -130,7 +155,10 @@ def convert(options: Convert) -> None:
         frame = Frame()  # the matrix leads to the site
         print(residuals)
     elif options.homography:
-        matrix = read_homography(options.homography)
+        matrix, own = read_homography(options.homography)
+        if own != Frame() and frame not in (own, Frame()):
+            raise ValueError(f"--origin is {frame.origin}; {options.homography} is for {own.origin}, leave it out")
+        frame = frame if own == Frame() else Frame()
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
@@ -144,7 +172,8 @@ def calibrate(options: Homography) -> None:
     """Write the homography of pairs of points, and print its residuals."""
     check_output("--to", options.to, ".json")
     matrix, residuals = fit_file(options.points, Frame(options.origin, options.geographic))
-    write_text(options.to, json.dumps({"homography": matrix.tolist()}) + "\n")
+    found = {"homography": matrix.tolist(), "origin": options.origin, "geographic": options.geographic}
+    write_text(options.to, json.dumps(found) + "\n")
     print(f"{residuals}\n{options.to}")
 
 
@@ -152,6 +181,38 @@ def check_site(options: Check) -> None:
     """Draw a site, and print what is odd."""
     check_output("--to", options.to, ".png")
     _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
+
+
+def find_zero(options: Zero) -> None:
+    """Turn a camera, and write its zero and its sign."""
+    scenario, _ = running(load_scenario(options.site))
+    names, place, moved = names_of(scenario), options.towards, options.moved
+    known = options.camera in names and moved in ("", *WAYS)
+    if not (known and len(place) in (1, 2) and np.isfinite(place).all()):
+        given = f"camera {options.camera!r}, --towards {place}, --moved {moved!r}"
+        raise ValueError(f"{given}; they must be one of {', '.join(names)}; a heading, or x y; left or right")
+    i = names.index(options.camera)
+    away = np.subtract(place, scenario.sensor_positions[i])
+    heading = place[0] if len(place) == 1 else math.degrees(math.atan2(away[1], away[0]))
+    camera = load_cameras(options.cameras, scenario)[i]
+    if not isinstance(camera, Onvif | Visca):
+        raise ValueError(f"{options.cameras}: the driver of camera {names[i]} has no zero; onvif and visca have")
+    if not options.yes and _ask(f"Turn camera {names[i]} by {TURN:g} degrees? [yes/no] ") != "yes":
+        raise ValueError("the camera is not turned; answer yes, or give --yes")
+    pan, grows = turned(camera, names[i], heading, limits_of(scenario)[i])
+    while moved not in WAYS:
+        moved = _ask("Which way did the things in the upright picture move? [left/right] ")
+    sign = WAYS[moved] * grows
+    zero = round((heading - sign * pan + 180.0) % 360.0 - 180.0, 2)
+    write_settings(options.cameras, scenario, i, {"zero": zero, "sign": sign})
+    print(f"{options.cameras}: {names[i]} has zero: {zero:g}, sign: {sign}; before {camera.zero:g}, {camera.sign:g}")
+
+
+def _ask(question: str) -> str:
+    try:
+        return input(question).strip().lower()
+    except EOFError:
+        raise ValueError(f"{question.strip()} is not answered; see --yes and --moved") from None
 
 
 def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
@@ -163,6 +224,7 @@ FORMS: dict[str, tuple[type, Callable[[Any], None], str]] = {
     "make": (Make, make_site, "--plan"),
     "tracks": (Convert, convert, "--recording"),
     "homography": (Homography, calibrate, "--points"),
+    "zero": (Zero, find_zero, "--camera"),
     "check": (Check, check_site, "--site"),
 }
 """Options, function and first option of each form of the command."""

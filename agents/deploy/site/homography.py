@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.deploy.site.plan import Frame, number, read_table, reading
-from hitmac.envs.files import parse_yaml, read_text
+from hitmac.agents.deploy.site.plan import Frame, number, read_columns, reading
+from hitmac.envs.files import parse_yaml, read_table, read_text
 
 NEAR_A_LINE = 0.005
 """Points are on a line if they are nearer to it than this share of the largest distance between two of them."""
@@ -61,24 +61,31 @@ def apply(matrix: np.ndarray, points: Any) -> np.ndarray:
 def fit_file(path: Path, frame: Frame) -> tuple[np.ndarray, str]:
     """Return the homography to the site of a CSV file of pairs (u, v, x, y), and a table of residuals in metres."""
     names = ("u", "v", "x", "y")
-    rows = [[number(where, name, row[name]) for name in names] for where, row in read_table(path, names)]
+    rows = [[number(where, name, row[name]) for name in names] for where, row in read_columns(path, names)]
     pixels, floor = np.split(np.array(rows).reshape(-1, 4), 2, 1)
     floor = frame.place(floor)
     with reading(path, "a file of pairs of points"):
         matrix = fit(pixels, floor)
+        depth = pixels @ matrix[2, :2] + matrix[2, 2]  # its sign changes at the horizon
+        if depth.min() <= 0.0 <= depth.max():
+            raise ValueError("the horizon would lie between the pixels, so that two pairs are swapped or one is wrong")
     residual = np.linalg.norm(apply(matrix, pixels) - floor, axis=1)
     lines = [f"{'pair':>4} {'u':>8} {'v':>8} {'x':>9} {'y':>9} {'residual, m':>12}"]
     for k, row in enumerate(np.column_stack((pixels, floor, residual)), 1):
         lines.append("{:4} {:8.1f} {:8.1f} {:9.3f} {:9.3f} {:12.3f}".format(k, *row))
+    if np.linalg.det(matrix) * depth[0] > 0.0:  # v grows downwards, y to the north
+        lines.append("this is a mirror image; unless the picture is one, two pairs, or x and y, are swapped")
     worst = f"worst: pair {residual.argmax() + 1}, {residual.max():.3f} m"
-    return matrix, "\n".join([*lines, worst if len(rows) > 4 else "four pairs always fit; a fifth shows their error"])
+    always = "four pairs always fit exactly, right or wrong; a fifth shows their error"
+    return matrix, "\n".join([*lines, worst if len(rows) > 4 else always])
 
 
-def read_homography(path: Path) -> np.ndarray:
-    """Return the 3 x 3 matrix of a file of JSON, YAML, NumPy or text; of several, that named homography or H.
+def read_homography(path: Path) -> tuple[np.ndarray, Frame]:
+    """Return the 3 x 3 matrix of a file of JSON, YAML, NumPy or text, and the frame to which it leads.
 
-    In JSON and YAML it is three rows, or a matrix of OpenCV. No code runs. Raises ValueError unless there is one such
-    matrix, with an inverse.
+    Of several matrices, that named homography or H counts. In JSON and YAML it is three rows, or a matrix of OpenCV.
+    The frame is that of the plan, unless the file has an `origin`, as ``hitmac site homography`` writes it. No code
+    runs. Raises ValueError unless there is one such matrix, with an inverse, which is not that of a camera's lens.
     """
     with reading(path, "a calibration file"):
         if path.suffix == ".npy":
@@ -86,12 +93,21 @@ def read_homography(path: Path) -> np.ndarray:
         else:  # JSON is YAML; OpenCV's tag and the line of its version are not
             lines = [line for line in read_text(path).splitlines() if not line.startswith("%YAML")]
             value = parse_yaml("\n".join(lines).replace("!!opencv-matrix", ""))
-    found = _matrices("", value.replace(",", " ").split() if isinstance(value, str) else value)
+        value = [row for _, row in read_table(path)] if isinstance(value, str) else value
+        given = value if isinstance(value, dict) else {}
+        x, y = (number(str(path), "origin", part) for part in given.get("origin", (0.0, 0.0)))
+        frame = Frame((x, y), given.get("geographic") is True)
+    found = _matrices("", value)
     found = [one for one in found if one[0].lower() in ("homography", "h")] or found
     if len(found) != 1 or not np.linalg.cond(found[0][1]) < 1e15:
         names = ", ".join(f"{name} {matrix.tolist()}" for name, matrix in found) or "no matrix"
         raise ValueError(f"{path} has {names}; it must have one of 3 x 3 numbers with an inverse, or named homography")
-    return found[0][1]
+    matrix = found[0][1]
+    (fx, _, cx), (below, fy, cy), last = matrix.tolist()
+    if min(fx, fy, cx, cy) > 10.0 and [below, *last] == [0.0, 0.0, 0.0, 1.0]:  # no pixel shows as many metres
+        lens = f"the intrinsic matrix of a lens, with the focal lengths {fx:g} and {fy:g} pixels"
+        raise ValueError(f"{path} has {lens}; it must have a homography, from pixels to the floor")
+    return matrix, frame
 
 
 def _matrices(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
@@ -100,6 +116,6 @@ def _matrices(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
         return [found for key, inner in value.items() for found in _matrices(str(key), inner)]
     try:
         matrix = np.array(value["data"] if isinstance(value, dict) else value, np.float64).reshape(3, 3)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return []
     return [(name, matrix)] if np.isfinite(matrix).all() else []

@@ -1,10 +1,8 @@
 """Floor plans: the walls, doors, zones and cameras of GeoJSON and of a table, as the parameters of a scenario."""
 
-import csv
 import functools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
-from hitmac.envs.files import read_text
+from hitmac.envs.files import read_table, read_text
 from hitmac.envs.validation import did_you_mean, shortly
 
 FARTHEST = 50_000.0
@@ -81,36 +79,32 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{path} is not {kind}: {error}") from None
-    except (LookupError, TypeError, AttributeError, RecursionError, EOFError, csv.Error, ParseError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, EOFError, ParseError) as error:
         raise ValueError(f"{path} is not {kind}: {error!r}") from None
 
 
-def read_table(path: str | Path, needed: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return the rows of a CSV file by column, each after its place in messages; separated by , ; or tabs.
+def read_columns(path: str | Path, needed: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+    """Return the rows of a table by column, each after its place in messages.
 
-    With the last two, numbers may have a decimal comma. Columns may be in any order; `longitude` and `latitude` are x
-    and y. Raises ValueError for missing columns.
+    For the form of tables see :func:`hitmac.envs.files.read_table`. Columns may be in any order; `longitude` and
+    `latitude` are x and y. Raises ValueError for missing columns.
     """
-    with reading(path, "a CSV file in UTF-8"), open(path, encoding="utf-8-sig", newline="") as file:
-        first = file.readline().lower().replace("longitude", "x").replace("latitude", "y")
-        separator = max(",;\t", key=first.count)
-        header = [name.strip() for name in next(csv.reader([first], delimiter=separator), ())]
-        table = csv.DictReader(file, header, delimiter=separator, skipinitialspace=True)
-        rows = [(f"{path}, line {1 + table.line_num}", row) for row in table]
+    rows = [(f"{path}, line {line}", fields) for line, fields in read_table(path)]
+    places = {"longitude": "x", "latitude": "y"}
+    header = [places.get(name.lower(), name.lower()) for name in (rows[0][1] if rows else [])]
     if any(header.count(name) != 1 for name in needed):
         raise ValueError(f"{path}: the header is {', '.join(header)!r}; it must name {', '.join(needed)} once each")
-    for where, row in rows:
-        if None in row or None in row.values():
+    for where, fields in rows:
+        if len(fields) != len(header):
             raise ValueError(f"{where}: it has more or fewer fields than the header, {', '.join(header)!r}")
-        row |= {name: re.sub(r"^\s*(-?\d+),(\d+)\s*$", r"\1.\2", text) for name, text in row.items()}
-    return rows
+    return [(where, dict(zip(header, fields, strict=True))) for where, fields in rows[1:]]
 
 
 def number(where: str, name: str, value: Any) -> float:
     """Return a finite number; raise ValueError, with its place and name, for anything else."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not math.isfinite(found):
         raise ValueError(f"{where}: {name} is {shortly(value)}; it must be a finite number")
@@ -147,7 +141,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         for lines in parts:
             of[kind].append((where, [convert(line) for line in lines] if convert else lines, properties))
     rows = [(where, {**more, "x": lines[0][0, 0], "y": lines[0][0, 1]}) for where, lines, more in of["camera"]]
-    rows += read_table(cameras, ("x", "y")) if cameras else []
+    rows += read_columns(cameras, ("x", "y")) if cameras else []
     if not rows:
         raise ValueError(f"{path} has no feature of the kind camera; give --cameras, a CSV file with a row for each")
     sensors = [_camera(where, k, row) for k, (where, row) in enumerate(rows)]

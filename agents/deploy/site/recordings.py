@@ -7,13 +7,12 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 
 from hitmac.agents.deploy.site.plan import number, reading
-from hitmac.envs.files import read_text, whole_file
+from hitmac.envs.files import read_table, read_text, whole_file
 from hitmac.envs.parts.recordings import COLUMNS, columns_of, read_rows
 
 Row = tuple[float, str, float, float]
@@ -29,19 +28,16 @@ def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
     ignored. Source: https://motchallenge.net/instructions.
     """
     names = ("frame", "id", "left", "top", "width", "height", "confidence")
-    with open(path, encoding="utf-8-sig") as file:
-        for k, line in enumerate(file, 1):
-            where, fields = f"{path}, line {k}", line.split(",")
-            if not line.strip():
-                continue
-            if len(fields) < 6:
-                raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
-            values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
-            if values[1] < 0:
-                raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
-            if values[6:] != [0.0]:
-                left, top, width, height = values[2:6]
-                yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
+    for line, fields in read_table(path):
+        where = f"{path}, line {line}"
+        if len(fields) < 6:
+            raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
+        values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
+        if values[1] < 0:
+            raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
+        if values[6:] != [0.0]:
+            left, top, width, height = values[2:6]
+            yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
 
 
 def read_sumo(path: Path, fps: float, columns: str) -> Iterator[Row]:
@@ -111,32 +107,23 @@ def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[f
     `place` maps positions (k, 2) to the site. Those outside half the width and half the height of an `area` are left
     out.
     """
-    last: dict[str, float] = {}
+    ids: set[str] = set()
     with whole_file(to) as temporary:
         with open(temporary, "w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(COLUMNS)
-            count, inside = _write(rows, place, area, table, last)
+            inside = count = 0
+            while block := list(islice(rows, _BLOCK)):
+                count += len(block)
+                for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
+                    ids.add(name)
+                    if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
+                        table.writerow((repr(round(time, 6)), name, f"{x:.3f}", f"{y:.3f}"))
+                        inside += 1
         if not inside:
             raise ValueError(f"{count} positions are read, of which none is in the area")
         try:  # it must be one that a scenario reads
             read_rows(str(temporary), {name: name for name in COLUMNS})
         except ValueError as error:
             raise ValueError(str(error).replace(str(temporary), str(to))) from None
-    return inside, len(last), count - inside
-
-
-def _write(
-    rows: Iterator[Row], place: Callable, area: tuple[float, float], table: Any, last: dict[str, float]
-) -> tuple[int, int]:
-    """Write the rows inside the area, and the `last` time of each id; return the numbers of all and of these rows."""
-    inside = count = 0
-    while block := list(islice(rows, _BLOCK)):
-        for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
-            if last.get(name) == time:
-                raise ValueError(f"target {name} has two positions at {time:.10g} s; it must have one at a time")
-            last[name], count = time, count + 1
-            if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
-                table.writerow((repr(round(time, 6)), name, f"{x:.3f}", f"{y:.3f}"))
-                inside += 1
-    return count, inside
+    return inside, len(ids), count - inside

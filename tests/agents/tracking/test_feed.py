@@ -167,7 +167,19 @@ def test_wrong_arguments_are_named():
 def test_single_bad_detections_are_left_out_if_asked():
     """The rest of the scan counts; the same list of other shapes is refused whole."""
     feed, dropped = DetectionFeed(WIDE), []
-    bad = [[], [1.0], [[1, 2]], "no", None, [True, 2.0], [float("nan"), 0.0], [1e300, 0.0], [9e5, 0.0], [30.0, 2.0]]
+    bad = [
+        [],
+        [1.0],
+        [[1, 2]],
+        "no",
+        None,
+        [True, 2.0],
+        [-(10**400), 2],
+        [float("nan"), 0.0],
+        [1e300, 0.0],
+        [9e5, 0.0],
+        [30.0, 2.0],
+    ]
     places = feed.add(0, 1.0, [[-5.0, 3.0], [30.0, 2.0], *bad, [7.0, 8.0]], dropped=dropped)
     np.testing.assert_array_equal(places, [[-5, 3], [30, 2], [7, 8]])
     assert len(dropped) == len(bad)

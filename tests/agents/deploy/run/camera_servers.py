@@ -15,7 +15,8 @@ import xml.etree.ElementTree as ET
 class Motor:
     """Pan of a camera, degrees, that follows orders with a delay, a highest rate and an acceleration."""
 
-    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05):
+    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05, lie=None):
+        self.lie, self._past = lie, [(-math.inf, pan)]  # time and pan at each answer
         self.highest_rate, self.acceleration, self.delay = highest_rate, acceleration, delay
         self.orders, self.lowest, self.highest = [], pan, pan
         self._pan, self._rate, self._wanted, self._time = pan, 0.0, 0.0, time.monotonic()
@@ -26,6 +27,14 @@ class Motor:
         with self._lock:
             self._go(time.monotonic())
             return self._pan
+
+    @property
+    def reported(self):
+        """The pan that its camera reports: the true one, or that of a key of LIES."""
+        now, pan, rate = time.monotonic(), self.pan, self.rate
+        shown = LIES[self.lie](self._past, now, rate) if self.lie else pan
+        self._past.append((now, pan if self.lie != "at rest only" or rate == 0.0 else self._past[-1][1]))
+        return pan if shown is None else shown
 
     @property
     def rate(self):
@@ -62,6 +71,21 @@ class Motor:
         self._pan += 0.5 * (self._rate + end) * speeds_up + self._wanted * (seconds - speeds_up)
         self._rate, self._time = self._wanted if speeds_up < seconds else end, until
         self.lowest, self.highest = min(self.lowest, self._pan), max(self.highest, self._pan)
+
+
+def _before(past, until):
+    """Return the last pan until a time."""
+    return next(pan for time, pan in reversed(past) if time <= until)
+
+
+LIES = {
+    "constant": lambda past, now, rate: past[0][1],
+    "at rest only": lambda past, now, rate: past[-1][1] if rate else None,
+    "once a second": lambda past, now, rate: _before(past, now // 1.0),
+    "late by a second": lambda past, now, rate: _before(past, now - 1.0),
+    "opposite": lambda past, now, rate: -past[-1][1],
+}
+"""Pan that a camera reports, from the times and pans of its answers, the time and its rate; None: the true one."""
 
 
 class CameraServer:
@@ -160,7 +184,7 @@ class ViscaServer(CameraServer):
         if payload == b"\x81\x01\x00\x01\xff":  # clear the interface
             return b"\x90\x50\xff"
         if payload == b"\x81\x09\x06\x12\xff":
-            units = round(self.motor.pan * 14.4) % 2**16
+            units = round(self.motor.reported * 14.4) % 2**16
             if self.fault == "nonsense":
                 units = self.random.randrange(2**16)
             return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}0000"), 0xFF])
@@ -288,7 +312,7 @@ class OnvifServer(CameraServer):
         )
 
     def GetStatus(self, call):  # noqa: N802
-        x = self.motor.pan / 180.0
+        x = self.motor.reported / 180.0
         if self.fault == "nonsense":
             x = self.random.choice((math.nan, 7.5, "east", *(self.random.uniform(-1.0, 1.0) for _ in range(4))))
         return (

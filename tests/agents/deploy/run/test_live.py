@@ -77,6 +77,8 @@ def test_only_the_page_itself_gives_orders(live):
         "no such camera": (400, {"body": valid.replace('"0"', '"4"')}),
         "a negative camera": (400, {"body": valid.replace('"0"', '"-1"')}),
         "no rate": (400, {"body": valid.replace("5", "NaN")}),
+        "no size at all": (413, {"Content_Length": "9" * 5000}),
+        "no number that a rate can be": (400, {"body": valid.replace("5", "9" * 400)}),
         "no text": (400, {"body": b"\xff"}),
     }
     for why, (status, request) in refused.items():

@@ -58,9 +58,13 @@ def test_a_plan_and_a_recording_make_a_site_that_runs(site, tmp_path):
 
 def test_a_homography_has_a_file_that_gives_the_same_tracks(site, tmp_path):
     assert "four pairs always fit" in site("homography points.csv --origin 10 5")
-    site("tracks day.txt --homography homography.json --fps 25 --to from-file.csv")
     site("tracks day.txt --homography points.csv --origin 10 5 --fps 25")
-    assert (tmp_path / "from-file.csv").read_text() == (tmp_path / "tracks.csv").read_text()
+    for origin in ("", "--origin 10 5"):  # which is applied once
+        site(f"tracks day.txt --homography homography.json {origin} --fps 25 --to from-file.csv")
+        assert (tmp_path / "from-file.csv").read_text() == (tmp_path / "tracks.csv").read_text()
+    with pytest.raises(SystemExit):
+        site("tracks day.txt --homography homography.json --origin 10 6 --fps 25 --to no.csv")
+    assert not (tmp_path / "no.csv").exists()
     # A matrix to the coordinates of the plan is moved by the origin.
     site("homography points.csv --to plan.json")
     site("tracks day.txt --homography plan.json --origin 10 5 --fps 25")
@@ -97,13 +101,13 @@ def test_the_forms_are_listed(site, capsys):
         assert not end.value.code
         listed = capsys.readouterr().out
         assert listed.startswith("usage: hitmac site FORM [OPTIONS]\n")
-        assert listed.count("\n  ") == 4
+        assert listed.count("\n  ") == 5
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("mak", "unknown form 'mak' (did you mean make?): known are make, tracks, homography, check"),
+        ("mak", "unknown form 'mak' (did you mean make?): known are make, tracks, homography, zero, check"),
         ("make plan.geojson", "plan.geojson has no feature of the kind camera; give --cameras"),
         ("make plan.geojson --to site.png", "--to is 'site.png'; its name must end in .yaml or .yml"),
         ("tracks day.txt --to day.xml", "--to is 'day.xml'; its name must end in .csv"),

@@ -67,8 +67,9 @@ def test_residuals_are_metres_in_a_table_that_names_the_worst(tmp_path):
     assert residual.argmax() == 4
     assert table.splitlines()[5].split() == ["5", "320.0", "240.0", "4.100", "-2.400", f"{residual[4]:.3f}"]
     assert table.endswith(f"worst: pair 5, {residual[4]:.3f} m")
-    path.write_text("u,v,x,y\n0,0,0,0\n9,0,1,0\n9,9,1,1\n0,9,0,2\n")
-    assert fit_file(path, Frame())[1].endswith("four pairs always fit; a fifth shows their error")
+    path.write_text("u,v,x,y\n0,0,0,2\n9,0,1,1\n9,9,1,0\n0,9,0,0\n")
+    always = "\nfour pairs always fit exactly, right or wrong; a fifth shows their error"
+    assert fit_file(path, Frame())[1].endswith(f" 0.000{always}")
     for text, says in (
         ("u,v,x\n1,2,3\n", "points.csv: the header is 'u, v, x'; it must name u, v, x, y once each"),
         ("u,v,x,y\n1,2,3,4\n1,2,three,4\n", "points.csv, line 3: x is 'three'; it must be a finite number"),
@@ -78,6 +79,26 @@ def test_residuals_are_metres_in_a_table_that_names_the_worst(tmp_path):
         path.write_text(text)
         with pytest.raises(ValueError, match=says):
             fit_file(path, Frame())
+
+
+@pytest.mark.parametrize("swapped", [(0, 1), (1, 2), (2, 3), (0, 3), (0, 2), (1, 3)])
+@pytest.mark.parametrize("inside", [False, True])
+def test_two_swapped_pairs_are_noticed_though_four_always_fit(inside, swapped, tmp_path):
+    """No camera sees the two sides of its horizon, and none sees a floor from below."""
+    pixels = np.array([*SQUARE[:3], (400, 160) if inside else SQUARE[3]], float)
+    floor, path = apply(np.array(MATRIX), pixels), tmp_path / "points.csv"
+
+    def said(places):
+        rows = np.column_stack((pixels, places)).tolist()
+        path.write_text("u v x y\n" + "".join(f"{u} {v} {x} {y}\n" for u, v, x, y in rows))
+        try:
+            return fit_file(path, Frame())[1]
+        except ValueError as error:
+            return str(error)
+
+    assert "swapped" not in said(floor)
+    floor[[*swapped]] = floor[[*swapped[::-1]]]
+    assert "swapped" in said(floor)
 
 
 OPENCV = """%YAML:1.0
@@ -101,6 +122,7 @@ FILES = {
     "opencv.yml": OPENCV,
     "rows.txt": "0.01 0.002 -3\n0 -0.02 9\n0 0.001 1\n",
     "commas.txt": "0.01,0.002,-3\n0,-0.02,9\n0,0.001,1\n",
+    "decimal.txt": "\ufeff0,01; 0,002;-3\n0;-0,02;9\n0;1,0e-3;1\n",
 }
 
 
@@ -111,7 +133,9 @@ def test_calibration_files_of_every_form_hold_the_same_matrix(name, tmp_path):
         path.write_text(FILES[name])
     else:
         np.save(path, np.array(MATRIX))
-    np.testing.assert_array_equal(read_homography(path), MATRIX)
+    matrix, frame = read_homography(path)
+    np.testing.assert_array_equal(matrix, MATRIX)
+    assert frame == Frame()
 
 
 @pytest.mark.parametrize(
@@ -123,10 +147,15 @@ def test_calibration_files_of_every_form_hold_the_same_matrix(name, tmp_path):
         ("a.txt", "1 2 3 4 5 6 7 8 9", r"has  \[\[1.0, 2.0, 3.0\].*with an inverse"),
         ("a.yaml", "!!python/object/apply:os.system ['echo']", "a.yaml is not a calibration file"),
         ("a.yaml", "- [1, 0, 0]\n- [0, .nan, 0]\n- [0, 0, 1]\n", "has no matrix"),
+        ("a.json", '{"K": [[812.5, 0, 320], [0, 810, 240], [0, 0, 1]]}', "intrinsic matrix of a lens, with the focal "
+         "lengths 812.5 and 810 pixels; it must have a homography, from pixels to the floor"),
+        ("a.json", json.dumps({"H": MATRIX, "origin": ["a", 1]}), "origin is 'a'; it must be a finite number"),
+        ("a.json", json.dumps([[10**400, 0, 0], [0, 1, 0], [0, 0, 1]]), "has no matrix"),
+        ("a.json", json.dumps({"H": MATRIX, "origin": 3}), "a.json is not a calibration file"),
         ("a.npy", np.array([{}], object), "a.npy is not a calibration file: Object arrays cannot be loaded"),
         ("a.npy", b"", "a.npy is not a calibration file"),
     ],
-)
+)  # fmt: skip
 def test_other_files_are_refused_without_running_code(name, content, says, tmp_path):
     path = tmp_path / name
     if isinstance(content, np.ndarray):

@@ -132,12 +132,15 @@ def test_cameras_are_features_and_rows_with_defaults(read):
         "name,x,y,range\nnorth,1.5,9,8\n",
         "\ufeffname; x ;y;range\r\nnorth;1,5;9,0;8\r\n",
         "y\trange\tname\tx\n9\t 8\tnorth\t1,5\n",
+        "name   x y  range\nnorth 1.5  9 8 \n",
+        'name,x,y,range,"seen; notes"\nnorth, 1.5,9,8,\n,,,,\n',
     ],
 )
 def test_tables_have_any_separator_decimal_commas_and_blanks(table, read):
     own, frame, notes = read([feature("wall", "Polygon", [ROOM])], table)
     np.testing.assert_allclose(np.add(own["sensor_positions"], frame.origin), [[1.5, 9.0]])
-    assert (own["sensing_range"], own["sensor_names"], notes) == ([8.0], ["north"], [])
+    assert (own["sensing_range"], own["sensor_names"]) == ([8.0], ["north"])
+    assert all("seen; notes is not used" in note for note in notes)
 
 
 def test_zones_are_outer_rings_with_their_values(read):
@@ -160,6 +163,7 @@ WALL = feature("wall", "Polygon", [ROOM])
         ([3], CAMERAS, "feature 1 is not a feature of a plan: AttributeError"),
         ([feature("wall", "LineString", [])], CAMERAS, "feature 1 .* its LineString has no coordinates"),
         ([feature("wall", "LineString", [[0, 0], [1, "2"], [1, None]])], CAMERAS, "y is None; it must be a finite"),
+        ([feature("wall", "LineString", [[0, 0], [1, 10**400]])], CAMERAS, "y is 10+.*; it must be a finite"),
         ([WALL, feature("door", "Point", [4, 0], width="wide")], CAMERAS, "feature 2: width is 'wide'; it must be a f"),
         ([WALL, feature("zone", "Polygon", [ROOM])], CAMERAS, "feature 2: value is None; it must be a finite number"),
         ([WALL], "name,x\nnorth,3\n", "cameras.csv: the header is 'name, x'; it must name x, y once each"),

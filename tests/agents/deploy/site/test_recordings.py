@@ -51,6 +51,13 @@ def test_mot_gives_the_middle_of_the_lower_edge(tmp_path):
     assert rows == [(0.0, "7", 120.0, 300.0), (1.0, "7", 130.5, 300.0), (0.0, "8", 5.0, 20.0)]
 
 
+@pytest.mark.parametrize(("separator", "point"), [(";", ","), ("\t", ","), ("; ", "."), (" ", "."), ("  ", ",")])
+def test_mot_has_the_separators_of_every_table(tmp_path, separator, point):
+    text = "\n".join(line.replace(" ", "").replace(",", separator) for line in MOT.replace(".", "#").splitlines())
+    rows = list(read_mot(written(tmp_path, "a.txt", text.replace("#", point)), 25.0, ""))
+    assert rows == [(0.0, "7", 120.0, 300.0), (1.0, "7", 130.5, 300.0), (0.0, "8", 5.0, 20.0)]
+
+
 def test_files_may_begin_with_a_byte_order_mark(tmp_path):
     assert len(list(read_mot(written(tmp_path, "a.txt", "\ufeff" + MOT), 25.0, ""))) == 3
     assert len(list(read_frigate(written(tmp_path, "a.json", "\ufeff" + json.dumps(events())), 2.0, ""))) == 4
@@ -112,7 +119,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
     read_recording(str(to), 0.1)
     to.write_text("earlier")
     for rows, says in (
-        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "target a has two positions at 0 s"),
+        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "target a has a row at time 0.0 already"),
         ([(0.0, "a", 10.0, 2.0)], "1 positions are read, of which none is in the area"),
     ):
         with pytest.raises(ValueError, match=says):

@@ -1,0 +1,152 @@
+"""Random inputs for what ``hitmac run`` receives and ``hitmac site`` reads: parts of ``make fuzz``."""
+
+import functools
+import json
+import math
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from hypothesis import strategies as st
+
+from hitmac.agents.deploy.run.detections import _lines
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
+from hitmac.agents.deploy.run.live import Live, _Server
+from hitmac.agents.deploy.site.homography import fit_file, read_homography
+from hitmac.agents.deploy.site.plan import Frame, read_plan
+from hitmac.agents.deploy.site.recordings import READERS
+from tests.agents.deploy.run import fakes
+from tests.agents.deploy.run.camera_servers import Motor, OnvifServer
+from tests.agents.deploy.site.test_homography import OPENCV
+from tests.agents.deploy.site.test_plan import HALL
+from tests.agents.deploy.site.test_recordings import MOT, SUMO, events
+from tools.fuzz_inputs import changed_bytes, junk, numbers, text_files
+
+_TABLE = b"x;y;u;v;heading\n1,5;2;3;4;5\n2;9;0;4;5\n5;5;9;9;0\n7;1;2;8;0\n"
+_CAMERAS = {"west": {"driver": "visca", "host": "a", "speeds": [1, 2]}, 1: {"driver": "onvif", "host": "b"}}
+_SCAN = st.lists(st.one_of(junk, st.lists(numbers, min_size=2, max_size=2), st.just([3.0, 4.0])), max_size=4)
+_SCANS = {
+    "camera": st.sampled_from(["west", 1, True, 1.0]),
+    "time": st.sampled_from([None, fakes.UNIX]),
+    "detections": _SCAN,
+}
+_ORDERS = {"page": st.just("a"), "hands": st.dictionaries(st.sampled_from("01x"), numbers), "paused": junk}
+
+
+def _messages(fields: dict[str, Any]) -> st.SearchStrategy[bytes]:
+    some = st.fixed_dictionaries({name: st.one_of(values, values, junk) for name, values in fields.items()})
+    return some.map(lambda message: json.dumps(message, default=str).encode())
+
+
+_REPLY = bytes.fromhex("011100 0b0000000190500000090000000000ff 9050000f0f0f00000000ff 0201000200000001 0f01 904151ff")
+
+
+def _refused(call: Callable[[], Any]) -> Any:
+    """Return the value of a call; None for an error, of which the supervision of a camera takes any."""
+    try:
+        return call()
+    except Exception:
+        return None
+
+
+def lines(payload: bytes) -> None:
+    """Run the loop on the lines of a UDP datagram, an MQTT message, or a file."""
+    loop, _, _ = fakes.made([(0.1 * k, line) for k, line in enumerate(_lines([payload, b"\n"]))])
+    try:
+        json.dumps(fakes.played(loop, 3), allow_nan=False)
+    except Exception as error:
+        raise AssertionError("the loop has ended") from error
+
+
+@functools.cache
+def _page() -> Live:
+    return Live(fakes.SITE)
+
+
+def order(body: bytes) -> None:
+    """Send an order, or any bytes, to the page of a run; its server must answer without an error of its own."""
+    page, errors = _page(), list[str]()
+    head = f"POST /{page.token}/order HTTP/1.1\r\nContent-Length: "
+    with mock.patch.object(_Server, "handle_error", lambda *_: errors.append("error")):  # noqa: PT008
+        for text in (
+            f"{head}{len(body)}\r\n\r\n".encode() + body,
+            head.encode() + body + b"\r\n\r\n",
+            body + b"\r\n\r\n",
+        ):
+            with socket.create_connection(page._server.server_address) as wire:
+                wire.sendall(text)
+                wire.shutdown(socket.SHUT_WR)
+                while wire.recv(65536):
+                    pass
+    assert not errors
+    assert all(0 <= i < 2 and math.isfinite(rate) for i, rate in page.by_hand.items())
+
+
+def visca(answers: list[bytes]) -> None:
+    """Ask a camera for its heading, and turn it, with any answers in each framing."""
+    for framing in ("numbered", "unnumbered", "plain"):
+        wire = mock.Mock(recv=mock.Mock(side_effect=[*answers, *[TimeoutError] * 9]))
+        camera = Visca(host="a", framing=framing)
+        with mock.patch("socket.socket", return_value=wire):
+            heading = _refused(camera.heading)
+            _refused(lambda: camera.turn(9.0))  # noqa: B023
+        assert heading is None or abs(heading) <= 181.0
+
+
+@functools.cache
+def _onvif() -> tuple[Any, Onvif, bytes]:
+    server = OnvifServer(Motor())
+    server._knows = lambda envelope: True
+    camera = Onvif(host="127.0.0.1", port=server.port)
+    camera.heading()
+    return server, camera, server._envelope(server.GetStatus(None))
+
+
+def onvif(answer: bytes) -> None:
+    """Ask a camera for its heading, with any answer."""
+    server, camera, _ = _onvif()
+    with mock.patch.object(server, "answer", return_value=(200, answer)):
+        heading = _refused(camera.heading)
+    assert heading is None or abs(heading) <= 181.0
+
+
+def site_files(given: tuple[str, bytes]) -> None:
+    """Read a file of a site, by the end of its name."""
+    name, content = given
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, name)
+        path.write_bytes(content)
+        if name.startswith("points"):
+            fit_file(path, Frame())
+        elif name.startswith("matrix"):
+            read_homography(path)
+        elif name.endswith("geojson"):
+            read_plan(path, HALL / "cameras.csv", True, 0.0)
+        elif name == "table.csv":
+            read_plan(HALL / "plan.geojson", path, True, 0.0)
+        elif name == "cameras.yaml":
+            load_cameras(path, fakes.SITE.replace(sensor_names=fakes.NAMES))
+        else:
+            list(READERS[name.partition(".")[0]](path, 2.0, ""))
+
+
+_FILES = {
+    "points.csv": _TABLE, "table.csv": _TABLE, "matrix.yml": OPENCV.encode(), "matrix.txt": b"1 2 3\n4 5 6\n7 8 8\n",
+    "plan.geojson": (HALL / "plan.geojson").read_bytes(), "mot.txt": MOT.encode(), "sumo.xml": SUMO.encode(),
+    "frigate.json": json.dumps(events()).encode(), "csv.csv": b"time id x y\n0 a 1,5 2\n1 b 3 4\n",
+}  # fmt: skip
+_SITE_FILES = [st.tuples(st.just(name), changed_bytes(content)) for name, content in _FILES.items()]
+_SITE_FILES += [st.tuples(st.just("cameras.yaml"), text_files(_CAMERAS))]
+RUN_PARTS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object]]] = {
+    "lines": (st.lists(st.one_of(_messages(_SCANS), text_files()), max_size=4).map(b"\n".join), lines),
+    "page order": (
+        st.one_of(_messages(_ORDERS), st.binary(max_size=40), st.sampled_from([b"1", b"-1", b"9" * 5000])),
+        order,
+    ),
+    "visca answer": (st.lists(st.one_of(changed_bytes(_REPLY), st.binary(max_size=20)), max_size=4), visca),
+    "onvif answer": (st.deferred(lambda: changed_bytes(_onvif()[2])), onvif),
+    "site files": (st.one_of(_SITE_FILES), site_files),
+}
