@@ -78,7 +78,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         shared |= {"gamma": options.gamma, "gae_lambda": options.gae_lambda, "ent_coef": options.entropy}
         shared |= {"normalize_values": options.normalize_values, "compiled": options.compiled}
     if options.algorithm == "a2c":  # PPO with one gradient step on a rollout, whose ratios are 1
-        shared |= {"n_epochs": 1, "batch_size": rollout, "normalize_advantage": False}
+        shared |= {"n_epochs": 1, "batch_size": rollout}
         rms = {
             "optimizer_class": torch.optim.RMSprop,
             "optimizer_kwargs": {"alpha": 0.99, "eps": 1e-5, "weight_decay": 0},
