@@ -15,20 +15,25 @@ import importlib.util
 import sys
 import threading
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job, given_options, with_seed_range
+from hitmac.agents.command_line import import_modules, parse, stop_on_bad_input
+from hitmac.agents.training.config import (
+    JOBS,
+    DuelOptions,
+    HitMacOptions,
+    Job,
+    default_job,
+    given_options,
+    with_seed_range,
+)
 from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.resume import contents, open_run, resolve
 from hitmac.agents.training.sweep import check_group, train_group, train_run
-from hitmac.envs.validation import did_you_mean
+from hitmac.envs.tasks import TASKS
+from hitmac.envs.validation import IMPORT_HINT, did_you_mean
 from hitmac.signals import end_on_signal, end_with_parent
 
 PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
 COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions, DuelOptions.job: DuelOptions}
-USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
-
-jobs (--help after one of them explains its options; without a job: coverage)
-""" + "".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in COMMANDS.items())
 
 
 def main() -> None:
@@ -51,16 +56,21 @@ def _show(failed: threading.ExceptHookArgs) -> None:
 
 def run_command(arguments: list[str]) -> None:
     """Train, evaluate and report as a command line asks, with one seed or several; or continue a run."""
+    import_modules(arguments)
+    own = {name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in COMMANDS}
+    jobs = COMMANDS | own
     if arguments and arguments[0] in ("-h", "--help"):
-        print(USAGE)
+        print(f"usage: {PROGRAM} [JOB] [OPTIONS]\n")
+        print("jobs (--help after one of them explains its options; without a job: coverage)")
+        print("".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in jobs.items()))
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
-    if job not in COMMANDS:
-        raise ValueError(f"unknown job {job!r}{did_you_mean(job, COMMANDS)}: known are {', '.join(COMMANDS)}")
+    if job not in jobs:
+        raise ValueError(f"unknown job {job!r}{did_you_mean(job, jobs)}: known are {', '.join(jobs)}{IMPORT_HINT}")
     for module in ("matplotlib", "PIL", "tensorboard"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
     arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
-    asked = parse(COMMANDS[job], program, arguments)
+    asked = parse(jobs[job], program, arguments)
     options, scenario = resolve(asked, given_options(type(asked), arguments))
     if options.is_group or options.clusters:
         check_group(options)

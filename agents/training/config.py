@@ -473,8 +473,6 @@ JOBS: dict[str, type[Options]] = {
 }
 """Jobs that train one policy, by name."""
 
-JOBS |= {task.spec.name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in JOBS}
-
 Job = Options | HitMacOptions | DuelOptions
 AnyJob = TypeVar("AnyJob", bound=Job)
 

@@ -25,12 +25,14 @@ from hitmac import train
 from hitmac.__main__ import COMMANDS
 from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
+from hitmac.agents import load_policy
 from hitmac.agents.command_line import parse
 from hitmac.agents.deploy.site.command import FORMS
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
+from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.fakes import SITE
 from tests.agents.evaluate.made import saved
@@ -120,7 +122,7 @@ def test_the_rows_of_the_results_can_be_reproduced():
 # Commands
 
 PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "AGENT": "still"}
-PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", "make ")))
+PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", "make ")) and "--import" not in one)
 
 
 def parsed(name, arguments):
@@ -170,8 +172,8 @@ def test_a_command_is_one(command):
 
 @pytest.fixture
 def tables():
-    """Removes the tasks and encoders that a page or an example registers."""
-    with patch.dict(TASKS), patch.dict(gymnasium.registry), patch.dict(encoder.ENCODERS):
+    """Removes the tasks, observers and encoders that a page or an example registers."""
+    with patch.dict(TASKS), patch.dict(OBSERVERS), patch.dict(gymnasium.registry), patch.dict(encoder.ENCODERS):
         yield
 
 
@@ -218,6 +220,31 @@ def test_the_tutorial_runs_with_short_trainings(run):
     figures = re.compile(r"^(planner|nearest|random) .*?(0\.\d{3})\b", re.MULTILINE)
     assert figures.findall(shown) == figures.findall(expected)
     assert len(figures.findall(shown)) == 5
+
+
+@pytest.mark.slow
+def test_commands_know_what_an_imported_module_registers(run, monkeypatch):
+    """The first commands of the page, with its classes in a module; a process of its own trains each seed."""
+    blocks = [text.split("\nenv = ")[0] for name, text in sorted(BLOCKS.items()) if "envs.register_" in text]
+    assert len(blocks) == 2, "a task and an observer"
+    Path("my_module.py").write_text("\n".join(blocks))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("HITMAC_IMPORTS", "")
+    train, evaluate, watch = (text for kind, text in steps("docs/extend.md") if kind == "command")
+    few = "--num-envs 2 --rollout-steps 4 --batch-size 8 --weight-dim 4 --episodes 1"
+    with patch.dict(sys.modules):
+        run("command", f"{train} --seeds 2 {few}".replace("100000", "8"))
+        assert "\nruns/entrance (2 seeds)" in run("command", f"{evaluate} --episodes 2 --max-episode-steps 20")
+        run("command", f"{watch}/seed-1 --sub-steps 20 --no-open")
+    with (
+        patch.dict(OBSERVERS, clear=True),
+        pytest.raises(ValueError, match=r"feature crowded.*by --import MODULE"),
+    ):
+        load_policy("runs/entrance/seed-0")
+    del TASKS["Entrance"]
+    with pytest.raises(ValueError, match=r"task is 'Entrance'; it must be .*by --import MODULE"):
+        load_policy("runs/entrance/seed-0")
 
 
 @pytest.mark.slow

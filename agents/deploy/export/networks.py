@@ -18,6 +18,7 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor
 from hitmac.agents.registry import Agent
+from hitmac.envs.observation import OBSERVERS
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.executor import place_of_row_id
 from hitmac.perception import Features
@@ -175,6 +176,8 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
             Part("coordinator", Assignment(coordinator.policy), coordinator.features, every=policy.decision),
             Part("executor", turns, executor.features, ("pairs", "mask", "assigned")),
         ), decisions
+    if agent.features in [(name,) for name in OBSERVERS]:
+        raise ValueError(f"{agent.name} cannot be exported: its observer, {agent.features[0]}, is a program of its own")
     inner, kept, decisions = _decisions(policy, scenario)
     if isinstance(inner, PerSensor):
         return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions  # type: ignore[arg-type]

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hitmac.agents.command_line import IMPORTS
+
 LOCAL = "local"
 """Address of a new cluster on this machine, which ends with this process."""
 
@@ -27,6 +29,8 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     import ray
 
     local = {"include_dashboard": False} | local if address == LOCAL else {}
+    if IMPORTS in os.environ:
+        local["runtime_env"] = {"env_vars": {name: os.environ[name] for name in (IMPORTS, "PYTHONPATH")}}
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if port.isdigit():  # Ray retries for minutes
