@@ -102,6 +102,8 @@ class RunOptions:
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
     """Targets that a sensor knows: full, all; shared, those any sensor sees; neighbours; own. None: the scenario's."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of the scenario, NAME=VALUE with the value in YAML, such as missed_detections=0.1; can be repeated."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks for the targets, one of them in each episode. Empty: the scenario's, if any."""
     columns: str = ""
@@ -110,7 +112,7 @@ class RunOptions:
     """Seed of networks and scenes."""
     seeds: Count = 1
     """Number of trainings with consecutive seeds, each in run_dir/seed-SEED; on the command line also a range, 0..9."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; repeat it for all combinations."""
     processes: Count | None = None
     """Trainings that run at a time and share the cores. None: the number of cores."""
@@ -133,7 +135,7 @@ class RunOptions:
     @property
     def is_group(self) -> bool:
         """True for a group of trainings, each in a directory of its own."""
-        return self.seeds > 1 or bool(self.set)
+        return self.seeds > 1 or bool(self.sweep)
 
     @property
     def clusters(self) -> dict[str, str]:
@@ -645,10 +647,10 @@ def check(options: Job) -> None:
     invalid = validation.invalid_fields(options, label=flag, show=str)[1]
     errors = list(invalid.values())
     if options.ray is not None and not options.is_group:
-        errors.append(ValueError("--ray is for several trainings; add --seeds or --set"))
+        errors.append(ValueError("--ray is for several trainings; add --seeds or --sweep"))
     if isinstance(options, DuelOptions):
         if options.is_group:
-            errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))
+            errors.append(ValueError("--seeds and --sweep do not apply to the job duel; run it once for each seed"))
     elif isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):

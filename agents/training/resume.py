@@ -32,7 +32,7 @@ from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
-from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
+from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable, with_settings
 from hitmac.envs.validation import collect, known_unless_meant, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -62,9 +62,7 @@ def resolve(
     else:
         if scenario is None:
             names = ("knowledge", "tracks", "columns")
-            scenario = load_scenario(asked.scenario).replace(
-                **{name: value for name in names if (value := getattr(asked, name))}
-            )
+            scenario = _set(asked).replace(**{name: value for name in names if (value := getattr(asked, name))})
         scenario = scenario.with_turns()  # the networks' actions are turns
         if given is not None:
             options = config.completed(asked, given, scenario)
@@ -78,6 +76,18 @@ def resolve(
             config.check_on(options, scenario)
         options = config.with_limits(options)
     return options, scenario
+
+
+def _set(asked: Job) -> Scenario:
+    """Load the scenario of a new run, with the parameters that ``--set`` changes."""
+    scenario = load_scenario(asked.scenario)
+    for text in asked.set:
+        name = text.partition("=")[0].strip().replace("-", "_")
+        if hasattr(asked, name) and not hasattr(scenario, name):
+            raise ValueError(
+                f"--set {text} names an option of the job, not a parameter of the scenario: --sweep {text}"
+            )
+    return with_settings(scenario, asked.set) if asked.set else scenario
 
 
 def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scenario]:
@@ -95,6 +105,8 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
             known = [field.name for field in dataclasses.fields(asked)]
             if unknown := [name for name in written["options"] if name not in known]:
                 errors.append(ValueError(f"unknown option {known_unless_meant(unknown, known)}"))
+            if "sweep" not in written["options"]:  # of the version in which --set varied options
+                written["options"]["sweep"] = written["options"].pop("set", ())
             plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written["options"].items()}
             saved = type(asked)(**{name: plain[name] for name in known if name in plain})
             with collect(errors):
