@@ -167,6 +167,14 @@ def test_a_command_is_one(command):
         assert known == [""] or named_agents(known or "still", scenarios_of(options)[0])
 
 
+def test_every_training_has_a_directory_of_its_own():
+    """Readers run the commands of several pages in one directory."""
+    trainings = [command for command in sorted(WRITTEN) if "--resume" not in command]
+    made = re.findall(r"--run-dir (\S+)", "\n".join(trainings))
+    assert len(made) > 10
+    assert sorted(made) == sorted(set(made))
+
+
 # Code
 
 
@@ -215,7 +223,7 @@ def test_the_tutorial_runs_with_short_trainings(run):
         printed = run(kind, text)
         shown += printed if "evaluate" in text and "yard" not in text else ""
     left = {str(path) for path in Path().rglob("*") if path.is_file()}
-    assert {"planner.gif", "first.gif", "yard.yaml", "yard.gif", "runs/first/episode.gif"} <= left
+    assert {"planner.gif", "first.gif", "yard.yaml", "yard.gif", "runs/intro/episode.gif"} <= left
     expected = "".join(re.findall(r"^```text\n(.*?)^```$", PAGES[page], re.DOTALL | re.MULTILINE))
     figures = re.compile(r"^(planner|nearest|random) .*?(0\.\d{3})\b", re.MULTILINE)
     assert figures.findall(shown) == figures.findall(expected)
