@@ -11,9 +11,11 @@ import os
 # Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import dataclasses
 import importlib.util
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 
 from hitmac.agents.command_line import import_modules, parse, stop_on_bad_input
 from hitmac.agents.training.config import (
@@ -22,6 +24,7 @@ from hitmac.agents.training.config import (
     HitMacOptions,
     Job,
     default_job,
+    flag,
     given_options,
     with_seed_range,
 )
@@ -54,6 +57,17 @@ def _show(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
 
 
+def _check_names(job: str, jobs: Mapping[str, type[Job]], arguments: Sequence[str]) -> None:
+    """Raise ValueError for an option that only other jobs have."""
+    options = {name: {flag(field.name) for field in dataclasses.fields(kind)} for name, kind in jobs.items()}
+    for given in arguments:
+        option = given.partition("=")[0].replace("_", "-").replace("--no-", "--")
+        others = [name for name, own in options.items() if option in own]
+        if others and job not in others:
+            hint = did_you_mean(option, options[job])
+            raise ValueError(f"{job} has no {option}{hint}; it is an option of {', '.join(others)}")
+
+
 def run_command(arguments: list[str]) -> None:
     """Train, evaluate and report as a command line asks, with one seed or several; or continue a run."""
     import_modules(arguments)
@@ -69,6 +83,7 @@ def run_command(arguments: list[str]) -> None:
     for module in ("matplotlib", "PIL", "tensorboard"):
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
+    _check_names(job, jobs, arguments)
     arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
     asked = parse(jobs[job], program, arguments)
     options, scenario = resolve(asked, given_options(type(asked), arguments))

@@ -163,8 +163,9 @@ class Options(EncoderConfig, RunOptions):
     num_envs: NumEnvs
     """Number of parallel scenes."""
     opponent: str | None = None
-    """Opposing team where there are two: a rule, another agent's name, or the directory of a run. None: targets follow
-    the scenario's walk, sensors are greedy."""
+    """Player of the other team in a game of two teams, or the directory of its run. Of targets: random, naive, greedy,
+    heuristic or evader, other players than the agents of these names; of sensors: an agent's name, also mate:greedy.
+    None: targets follow the scenario's walk, sensors are mate:greedy."""
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""
@@ -444,7 +445,7 @@ class DuelOptions(RunOptions):
     sensors: str = "mate:greedy"
     """First agents of the population of sensors: a name, A=0.5+B=0.5, or the directory of another duel."""
     targets: str = "greedy"
-    """First agents of the population of targets."""
+    """First agents of the population of targets: random, naive, greedy, heuristic, evader, or as for sensors."""
     sensors_start: str | None = None
     """Policy from which the first training of the sensors starts: directory of a run. None: random weights."""
     targets_start: str | None = None

@@ -1,5 +1,6 @@
 """README, pages, examples and site: links resolve, commands parse, code runs, figures agree."""
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -344,8 +345,23 @@ SHORT = {
 """Options with which an example takes a few steps only; by default 100 steps."""
 
 
-def test_attention_by_hand(capsys):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
+def test_help_explains_an_example_and_does_nothing_else(path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    try:
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(path), run_name="__main__")
+    except ModuleNotFoundError as missing:  # of another project
+        pytest.skip(str(missing))
+    head = ast.get_docstring(ast.parse(path.read_text())).split()
+    assert not end.value.code
+    assert head[:3] == [word for word in capsys.readouterr().out.split() if word in head][:3]
+
+
+def test_attention_by_hand(capsys, monkeypatch):
     """It prints what its head shows, and the worked numbers of the mathematics."""
+    monkeypatch.setattr(sys, "argv", [str(BY_HAND)])
     head = runpy.run_path(str(BY_HAND), run_name="__main__")["__doc__"]
     printed = capsys.readouterr().out
     assert printed == textwrap.dedent(head.split("prints::\n\n")[1])
