@@ -207,7 +207,9 @@ def run(tmp_path, monkeypatch, capsys, tables):
 )
 def test_a_block_runs(block, run):
     saved(Path("runs/six-nine/checkpoint"))
-    run("python", BLOCKS[block].replace("learn(500_000)", "learn(512)").replace("VecEnv(256)", "VecEnv(16)"))
+    short = {"learn(500_000)": "learn(512)", "VecEnv(256)": "VecEnv(16)"}
+    short["--total-steps 20000"] = "--total-steps 64 --num-envs 2 --batch-size 8 --weight-dim 4 --episode-steps 20"
+    run("python", re.sub("|".join(map(re.escape, short)), lambda found: short[found[0]], BLOCKS[block]))
 
 
 @pytest.mark.slow

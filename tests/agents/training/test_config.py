@@ -154,7 +154,7 @@ def test_numbers_out_of_range_are_refused(job):
     [
         (["chess"], f"unknown job 'chess': known are {', '.join(JOBS)}, hit-mac"),
         (["--colour", "red"], "--colour"),
-        (["hit-mac", "--minutes", "5"], "; it is an option of coverage, coverage-ppo, executor, coordinator, transport"),
+        (["hit-mac", "--minutes", "5"], "; it is an option of coverage, coverage-ppo, executor, coordinator"),
         (["hit-mac", "--algorithm", "a2c"], "--algorithm is a2c; it must be ppo or imitation"),
         (["--no-difference-rewards"], "coverage has no --difference-rewards; it is an option of coordinator"),
         (["--minutes", "0"], "--minutes is 0.0; it must be over 0"),
