@@ -82,7 +82,7 @@ def run_command(arguments: list[str]) -> None:
         raise ValueError(f"unknown job {job!r}{did_you_mean(job, jobs)}: known are {', '.join(jobs)}{IMPORT_HINT}")
     for module in ("matplotlib", "PIL", "tensorboard"):
         if importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
+            raise ModuleNotFoundError(f"training requires {module}: pip install 'hitmac[train]'")
     _check_names(job, jobs, arguments)
     arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
     asked = parse(jobs[job], program, arguments)

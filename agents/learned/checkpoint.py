@@ -239,8 +239,8 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
     if not ENCODERS[config.encoder.encoder].any_size and not fits:
         raise ValueError(
-            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets; "
-            f"it does not fit {scenario.num_sensors} and {scenario.num_targets}"
+            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets, but "
+            f"the scenario has {scenario.num_sensors} and {scenario.num_targets}"
         )
 
 

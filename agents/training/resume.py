@@ -93,7 +93,7 @@ def _set(asked: Job) -> Scenario:
 def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scenario]:
     """Return the options and the scenario of the run to resume, of which only the limits may change."""
     if asked.run_dir is None:
-        raise ValueError("--resume needs --run-dir, the directory of the run to continue")
+        raise ValueError("--resume requires --run-dir, the directory of the run to continue")
     path, errors = asked.run_dir / "config.yaml", list[Exception]()
     if not path.is_file():
         raise FileNotFoundError(f"{asked.run_dir} is not a run to resume: it has no config.yaml")
@@ -117,7 +117,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if job != asked.job:
-        raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot continue it")
+        raise ValueError(f"{asked.run_dir} is a run of the job {job}, which {asked.job} cannot continue")
     given = {*LIMITS.intersection(vars(asked)), "tracks"} if given is None else given
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)

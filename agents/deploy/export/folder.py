@@ -159,7 +159,7 @@ def _write(part: Part, path: Path, card: str) -> None:
         try:
             exported = torch.onnx.export(program, dynamo=True, verbose=False, **names)
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("ONNX files need onnx and onnxscript: pip install 'hitmac[export]'") from None
+            raise ModuleNotFoundError("ONNX files require onnx and onnxscript: pip install 'hitmac[export]'") from None
     assert exported is not None
     exported.model.metadata_props[FORMAT] = card
     exported.save(path)

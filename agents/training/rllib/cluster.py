@@ -23,7 +23,7 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     `option` is the name of the address in messages, `local` further arguments of ``ray.init`` for a new cluster.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
+        raise ModuleNotFoundError(f"{option} requires Ray: pip install 'hitmac[ray]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # normal priority: Ray's processes are the training
     import ray

@@ -40,7 +40,7 @@ def test_many_pairs_average_their_noise():
 @pytest.mark.parametrize(
     ("pixels", "says"),
     [
-        (SQUARE[:3], "there are 3 pairs of points; a homography needs four or more"),
+        (SQUARE[:3], "got 3 pairs of points; a homography requires at least four"),
         ([(0, 0), (640, 0), (0, 0), (0, 480)], "the pixels of pairs 1 and 3 are the same"),
         ([(0, 0), (320, 1), (640, 0), (0, 480)], "the pixels of pairs 1, 2, 3 are on a line"),
         ([(0, 0), (1, 1), (5, 5), (9, 0), (7, 7)], "the pixels of pairs 1, 2, 3, 5 are on a line"),

@@ -94,7 +94,7 @@ def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
     ):
         assert says in refused(*arguments, "--run-dir", "x")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    with pytest.raises(ValueError, match=r"^--engine is rllib; it requires Ray: pip install 'hitmac\[rllib\]'$"):
+    with pytest.raises(ValueError, match=r"^--engine rllib requires Ray: pip install 'hitmac\[rllib\]'$"):
         check(CoverageRewardOptions(engine="rllib"))
 
 
