@@ -31,11 +31,7 @@ Agents = Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])]
 IMPORTS = "HITMAC_IMPORTS"
 """Environment variable with the modules of ``--import``, for the processes that a command starts."""
 
-_IMPORT: Any = Annotated[
-    tuple[str, ...],
-    tyro.conf.UseAppendAction,
-    tyro.conf.arg(name="import", help="Module of your own to import first, for the names that it registers."),
-]
+_IMPORT = tyro.conf.arg(name="import", help="Module of your own to import first, for the names that it registers.")
 
 
 def import_own(place: str, label: str) -> ModuleType:
@@ -51,10 +47,7 @@ def import_own(place: str, label: str) -> ModuleType:
 
 
 def import_modules(arguments: Sequence[str]) -> None:
-    """Import the modules of ``--import``, and those of the process that started this one.
-
-    Raises ``ValueError`` for a module that does not exist.
-    """
+    """Import the modules of ``--import``, also the parent process's; raise ValueError for an absent one."""
     texts = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--import=") else [one])]
     given = [os.environ.get(IMPORTS, ""), *(module for option, module in pairwise(texts) if option == "--import")]
     modules = dict.fromkeys(filter(None, ",".join(given).split(",")))
@@ -94,7 +87,8 @@ def parse(
         (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
         for name, value in values.items()
     ]
-    fields.append(("modules", _IMPORT, dataclasses.field(default=())))
+    several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _IMPORT]
+    fields.append(("modules", several, dataclasses.field(default=())))
     helped: Any = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
     errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
     try:

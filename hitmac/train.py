@@ -18,16 +18,8 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from hitmac.agents.command_line import import_modules, parse, stop_on_bad_input
-from hitmac.agents.training.config import (
-    JOBS,
-    DuelOptions,
-    HitMacOptions,
-    Job,
-    default_job,
-    flag,
-    given_options,
-    with_seed_range,
-)
+from hitmac.agents.training import config
+from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job
 from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.resume import contents, open_run, resolve
 from hitmac.agents.training.sweep import check_group, train_group, train_run
@@ -59,24 +51,23 @@ def _show(failed: threading.ExceptHookArgs) -> None:
 
 def _check_names(job: str, jobs: Mapping[str, type[Job]], arguments: Sequence[str]) -> None:
     """Raise ValueError for an option that only other jobs have."""
-    options = {name: {flag(field.name) for field in dataclasses.fields(kind)} for name, kind in jobs.items()}
+    options = {name: {config.flag(field.name) for field in dataclasses.fields(kind)} for name, kind in jobs.items()}
     for given in arguments:
         option = given.partition("=")[0].replace("_", "-").replace("--no-", "--")
         others = [name for name, own in options.items() if option in own]
         if others and job not in others:
-            hint = did_you_mean(option, options[job])
-            raise ValueError(f"{job} has no {option}{hint}; it is an option of {', '.join(others)}")
+            raise ValueError(f"{job} has no {option}; it is an option of {', '.join(others)}")
 
 
 def run_command(arguments: list[str]) -> None:
     """Train, evaluate and report as a command line asks, with one seed or several; or continue a run."""
     import_modules(arguments)
-    own = {name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in COMMANDS}
+    own = {name.lower(): config.default_job(task) for name, task in TASKS.items() if name.lower() not in COMMANDS}
     jobs = COMMANDS | own
     if arguments and arguments[0] in ("-h", "--help"):
         print(f"usage: {PROGRAM} [JOB] [OPTIONS]\n")
         print("jobs (--help after one of them explains its options; without a job: coverage)")
-        print("".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in jobs.items()))
+        print("".join(f"  {name:<12} {(kind.__doc__ or '').splitlines()[0]}\n" for name, kind in jobs.items()))
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     if job not in jobs:
         raise ValueError(f"unknown job {job!r}{did_you_mean(job, jobs)}: known are {', '.join(jobs)}{IMPORT_HINT}")
@@ -84,9 +75,9 @@ def run_command(arguments: list[str]) -> None:
         if importlib.util.find_spec(module) is None:
             raise ModuleNotFoundError(f"training requires {module}: pip install 'hitmac[train]'")
     _check_names(job, jobs, arguments)
-    arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
+    arguments, program = config.with_seed_range(arguments), f"{PROGRAM} {job}"
     asked = parse(jobs[job], program, arguments)
-    options, scenario = resolve(asked, given_options(type(asked), arguments))
+    options, scenario = resolve(asked, config.given_options(type(asked), arguments))
     if options.is_group or options.clusters:
         check_group(options)
     with open_run(options, scenario) as options:

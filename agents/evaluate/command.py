@@ -80,9 +80,8 @@ class Options:
     """Teams of sensors, comma-separated, in place of --agents, in a game of two teams such as mate-4v8-9: also
     mate:greedy, populations A=0.5+B=0.5, or a folder of hitmac train duel."""
     against: tuple[str, ...] = ()
-    """Teams of targets of the game, comma-separated; each plays against every team of sensors: random, naive, greedy or
-    heuristic, rules of MATE and not the agents of these names; evader, folders of runs or checkpoints, and populations.
-    Empty: the scenario's walk."""
+    """Teams of targets of the game, comma-separated, each against every team of sensors: random, naive, greedy and
+    heuristic (rules of MATE, not agents), evader, folders of runs, and populations. Empty: the scenario's walk."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

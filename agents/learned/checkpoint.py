@@ -218,9 +218,8 @@ def _read_config(path: Path) -> PolicyConfig:
         return PolicyConfig(**plain | {"scenario": scenario, "features": features, "training_seeds": (first, last)})
     except (LookupError, TypeError, ValueError) as error:
         policy = plain["policy"] if isinstance(plain.get("policy"), dict) else {}
-        named = (plain.get("task", "Coverage"), TASKS), (policy.get("encoder", "attention"), ENCODERS)
-        own = not all(is_among(name, known) for name, known in named) and not str(error).endswith(IMPORT_HINT)
-        hint = IMPORT_HINT if own else ""
+        known = is_among(plain.get("task", "Coverage"), TASKS) and is_among(policy.get("encoder", "mlp"), ENCODERS)
+        hint = "" if known or str(error).endswith(IMPORT_HINT) else IMPORT_HINT
         raise ValueError(f"{path} lacks {error}" if isinstance(error, KeyError) else f"{path}: {error}{hint}") from None
 
 

@@ -421,10 +421,7 @@ def update(
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """Return `features` as :func:`hitmac.envs.observation.check_features` does.
-
-    Beliefs, entities and the names of registered observers are also valid.
-    """
+    """Return `features` as :func:`hitmac.envs.observation.check_features` does, or the name of another observer."""
     known = (BELIEFS, EntityObserver.features, *((name,) for name in observation.OBSERVERS))
     try:
         return tuple(features) if tuple(features) in known else observation.check_features(features)

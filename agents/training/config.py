@@ -163,9 +163,8 @@ class Options(EncoderConfig, RunOptions):
     num_envs: NumEnvs
     """Number of parallel scenes."""
     opponent: str | None = None
-    """Player of the other team in a game of two teams, or the directory of its run. Of targets: random, naive, greedy,
-    heuristic or evader, other players than the agents of these names; of sensors: an agent's name, also mate:greedy.
-    None: targets follow the scenario's walk, sensors are mate:greedy."""
+    """Player of the other team, or its run: of targets a rule (random, naive, greedy, heuristic, not agents of these
+    names) or evader, None: the scenario's walk; of sensors an agent's name, None: mate:greedy."""
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""

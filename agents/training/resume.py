@@ -80,13 +80,10 @@ def resolve(
 
 def _set(asked: Job) -> Scenario:
     """Load the scenario of a new run, with the parameters that ``--set`` changes."""
-    scenario = load_scenario(asked.scenario)
     for text in asked.set:
-        name = text.partition("=")[0].strip().replace("-", "_")
-        if hasattr(asked, name) and not hasattr(scenario, name):
-            raise ValueError(
-                f"--set {text} names an option of the job, not a parameter of the scenario: --sweep {text}"
-            )
+        if hasattr(asked, name := text.partition("=")[0].replace("-", "_")) and not hasattr(Scenario, name):
+            raise ValueError(f"--set {text} names an option of the job, not of the scenario: --sweep {text}")
+    scenario = load_scenario(asked.scenario)
     return with_settings(scenario, asked.set) if asked.set else scenario
 
 
