@@ -87,7 +87,7 @@ def parse(
         (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
         for name, value in values.items()
     ]
-    several = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _IMPORT]
+    several: Any = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _IMPORT]
     fields.append(("modules", several, dataclasses.field(default=())))
     helped: Any = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
     errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)

@@ -218,8 +218,8 @@ def _read_config(path: Path) -> PolicyConfig:
         return PolicyConfig(**plain | {"scenario": scenario, "features": features, "training_seeds": (first, last)})
     except (LookupError, TypeError, ValueError) as error:
         policy = plain["policy"] if isinstance(plain.get("policy"), dict) else {}
-        known = is_among(plain.get("task", "Coverage"), TASKS) and is_among(policy.get("encoder", "mlp"), ENCODERS)
-        hint = "" if known or str(error).endswith(IMPORT_HINT) else IMPORT_HINT
+        here = is_among(plain.get("task", "Coverage"), TASKS) and is_among(policy.get("encoder", "mlp"), ENCODERS)
+        hint = "" if here or str(error).endswith(IMPORT_HINT) else IMPORT_HINT
         raise ValueError(f"{path} lacks {error}" if isinstance(error, KeyError) else f"{path}: {error}{hint}") from None
 
 
