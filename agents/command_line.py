@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib
 import io
 import os
 import platform
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import torch
@@ -26,6 +28,35 @@ Options = TypeVar("Options")
 Agents = Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])]
 """Type of the option ``--agents`` of all commands, names for :func:`hitmac.agents.names.named_agents`."""
 
+IMPORTS = "HITMAC_IMPORTS"
+"""Environment variable with the modules of ``--import``, for the processes that a command starts."""
+
+_IMPORT = tyro.conf.arg(name="import", help="Module of your own to import first, for the names that it registers.")
+
+
+def import_own(place: str, label: str) -> ModuleType:
+    """Import a module from the current directory or an installed package; raise ValueError, with `label`, for none."""
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+            raise  # the module exists, but one of its imports does not
+        raise ValueError(f"{label}: no module {place} in the current directory, nor installed") from None
+
+
+def import_modules(arguments: Sequence[str]) -> None:
+    """Import the modules of ``--import``, also the parent process's; raise ValueError for an absent one."""
+    texts = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--import=") else [one])]
+    given = [os.environ.get(IMPORTS, ""), *(module for option, module in pairwise(texts) if option == "--import")]
+    modules = dict.fromkeys(filter(None, ",".join(given).split(",")))
+    for module in modules:
+        import_own(module, "--import")
+    if modules:
+        places = dict.fromkeys([os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+        os.environ |= {IMPORTS: ",".join(modules), "PYTHONPATH": os.pathsep.join(filter(None, places))}
+
 
 def parse(
     options: type[Options],
@@ -38,15 +69,17 @@ def parse(
     """Parse the options of the command line, a dataclass; an invalid one ends the program with a one-line message.
 
     By default `arguments` are those of the process, `default` is the dataclass, and `description` its docstring. The
-    value of the option `first` may stand first, without its name.
+    value of the option `first` may stand first, without its name. Every command also has the option ``--import``.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if first and given and not given[0].startswith("-"):
         given.insert(0, first)
+    with stop_on_bad_input(program):
+        import_modules(given)
     kind: Any = options
     texts, types = help_texts(kind), field_types(kind)
     values = {name: getattr(options if default is None else default, name) for name in types}
-    names = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+    names = {f"--{name.replace('_', '-')}": value for name, value in values.items()} | {"--import": ()}
     for option, value in pairwise((*given, "--")):  # such as *.csv where no file matches
         if isinstance(names.get(option), tuple) and value.startswith("--"):
             _refuse(program, f"{option} is given without a value (see --help)")
@@ -54,6 +87,8 @@ def parse(
         (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
         for name, value in values.items()
     ]
+    several: Any = Annotated[tuple[str, ...], tyro.conf.UseAppendAction, _IMPORT]
+    fields.append(("modules", several, dataclasses.field(default=())))
     helped: Any = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
     errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
     try:

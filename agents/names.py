@@ -96,7 +96,7 @@ def _load_released(name: Name, scenario: Scenario, _: Any) -> Agent:
 
 def _load_mate(name: Name, scenario: Scenario, _: Any) -> Agent:
     if not scenario.is_game:
-        raise ValueError(f"{name.text} plays scenarios with warehouses, such as mate-4v8-9; got {scenario.name}")
+        raise ValueError(f"{name.text} requires a scenario with warehouses, such as mate-4v8-9; got {scenario.name}")
     return registry.as_custom(name.text, RuleAgent("sensors", name.parts[0]), scenario)
 
 
@@ -256,10 +256,10 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         return made
     if made.nearness:
         raise ValueError(
-            f"{made.name} is given {', '.join(made.nearness)}; without identities agents observe all tracks"
+            f"{made.name} has the option {', '.join(made.nearness)}, which is not supported without identities"
         )
     if callable(made.features):
-        raise ValueError(f"{made.name} has an observer of its own; without identities it must list features")
+        raise ValueError(f"{made.name} has its own observer, which is not supported in a scenario without identities")
     tracking = BeliefPolicy(made.policy, scenario, made.features)
     return made._replace(policy=tracking, features=tracking.features)
 
@@ -271,12 +271,12 @@ def _load(name: Name, scenario: Scenario, executor: Any) -> Agent:
         memoryless = Memoryless(whole.policy, whole.features)
         return whole._replace(name=name.text, policy=memoryless, features=memoryless.features)
     if executor is not None and (name.executor or not name.form.takes_executor):
-        raise ValueError(f"executor is given with {name.text}, which takes none")
+        raise ValueError(f"executor is given, but {name.text} does not take one")
     executor = name.executor or None if executor is None else executor
     made = name.form.load(name, scenario, None if executor is None else load_executor(executor, scenario))
     if name.nearness and not made.nearness:
         shown = ", ".join(name.nearness)
-        raise ValueError(f"{name.text} is given {shown}; agents with a coordinator observe all targets")
+        raise ValueError(f"{name.text} has the option {shown}, which agents with a coordinator do not support")
     return made
 
 

@@ -301,7 +301,7 @@ def copied_state(state: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> list[
     """Return copies of a state's arrays; raise ValueError unless the first has this shape, as for these scenes."""
     if np.shape(state[0]) != shape:
         raise ValueError(
-            f"state belongs to other scenes: its first array has shape {np.shape(state[0])}, where these need {shape}"
+            f"state belongs to other scenes: its first array has shape {np.shape(state[0])}; expected {shape}"
         )
     return [array.copy() for array in state]
 

@@ -1,15 +1,13 @@
 """Agents: the scripted ones by name, those of trainings, and those of custom code."""
 
 import contextlib
-import importlib
 import inspect
-import os
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
+from hitmac.agents.command_line import import_own
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig
@@ -190,14 +188,7 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
     ``predict``, and ``TypeError`` for an option of another type.
     """
     place, attribute, *given = name.split(":")
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.append(os.getcwd())
-    try:
-        module = importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise  # the module exists, but one of its imports does not
-        raise ValueError(f"{name}: no module {place} in the current directory, nor installed") from None
+    module = import_own(place, name)
     if not hasattr(module, attribute):
         raise ValueError(f"{name}: the module {place} has no {attribute}")
     policy: Any = getattr(module, attribute)

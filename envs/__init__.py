@@ -6,13 +6,14 @@ Stable-Baselines3 environments are imported from :mod:`hitmac.envs.wrappers.sb3_
 torch.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 
 import hitmac
 from hitmac.envs.deployment import Memory, observe
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, FEATURES, OBSERVERS, PAPER_FEATURES
 from hitmac.envs.parts.game import Game
 from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
@@ -33,6 +34,7 @@ __all__ = [
     "observe",
     "parallel_env",
     "presets",
+    "register_observer",
     "register_task",
 ]
 
@@ -46,6 +48,16 @@ def register_task(task: type[Task]) -> None:
         raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")
     if task.spec.id not in gymnasium.registry:
         hitmac.register_environment(task.spec.name)
+
+
+def register_observer(name: str, observer: Callable[[Scenario], Any]) -> None:
+    """Register a function from a scenario to its observer under a name, which then stands in place of features.
+
+    Raises ``ValueError`` if a feature, a set of features or another observer has the name.
+    """
+    taken = (*FEATURES, *FEATURE_SETS, "beliefs", "entities", "detections")
+    if name in taken or OBSERVERS.setdefault(name, observer) is not observer:
+        raise ValueError(f"observer is named {name!r}, which is the name of other features; give it another name")
 
 
 def parallel_env(task: str = "Coverage", *, teams: bool = False, **options: Any) -> Any:

@@ -98,7 +98,7 @@ def observe(
                 needs = "the list of neighbours"
                 shown["neighbours"] = pairs.neighbours(neighbours)
         except KeyError as error:
-            raise ValueError(f"{needs} needs {error.args[0]}, which is missing") from None
+            raise ValueError(f"{needs} requires {error.args[0]}, which is missing") from None
     return shown
 
 
@@ -125,7 +125,7 @@ def sensor_rows(
                 *(sensors.motion if sensors.site.get("turn_rates") else ()),
             )  # fmt: skip
     except KeyError as error:
-        raise ValueError(f"the sensors need {error.args[0]}, which is missing") from None
+        raise ValueError(f"the sensors require {error.args[0]}, which is missing") from None
     rows = np.concatenate([np.broadcast_to(column, sensors.works.shape) for column in columns], -1)
     return np.where(sensors.works, rows, 0.0)
 
@@ -140,7 +140,7 @@ def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | No
         if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf):
             raise ValueError(f"{name} is {repr(value)[:200]}; it must be {limit}")
         if value is not None and nearest is None:
-            raise ValueError(f"{name} is {value!r}; it needs nearest, the number of targets shown to each sensor")
+            raise ValueError(f"{name} is {value!r}; it requires nearest, the number of targets shown to each sensor")
     return nearest, radius, neighbours
 
 

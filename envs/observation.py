@@ -1,7 +1,7 @@
 """Observations: named features of every pair of a sensor and a target as one array, or detections without names."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,10 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
 """Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
 sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with
 the motion of motors."""
+
+
+OBSERVERS: dict[str, Callable[[Scenario], Any]] = {}
+"""Observers of :func:`hitmac.envs.register_observer`, by the name that stands in place of the features."""
 
 
 class Observer:

@@ -55,7 +55,7 @@ class Picture:
         if size < 64:
             raise ValueError(f"size is {size}; it must be 64 pixels or more")
         if importlib.util.find_spec("PIL") is None:
-            raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'")
+            raise ModuleNotFoundError("pictures require Pillow: pip install 'hitmac[render]'")
         self.scenario = scenario
         self._full = size * _SMOOTH
         self._margin = 0.06 * self._full
@@ -226,7 +226,7 @@ def read_background(path: str) -> Any:
     try:
         from PIL import Image
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
+        raise ModuleNotFoundError("a background requires Pillow: pip install 'hitmac[render]'") from None
     try:
         with Image.open(path) as picture:
             return picture.convert("RGBA")
@@ -258,7 +258,7 @@ def check_film(name: str, path: str | Path) -> None:
     """Raise an error unless a film, .gif or .mp4, can be written to `path`, the argument `name` of the caller."""
     check_output(name, path, ".gif", ".mp4")
     if Path(path).suffix.lower() == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
-        raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'")
+        raise ModuleNotFoundError("an MP4 film requires imageio-ffmpeg: pip install 'hitmac[render]'")
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:

@@ -23,6 +23,9 @@ import numpy as np
 _LONGEST = 200  # characters of a value in a message
 _MOST_NAMES = 10  # in a message
 
+IMPORT_HINT = "; one of your own is known once its module is imported, by --import MODULE or in Python"
+"""End of the message for an unknown name that a module of the user may define."""
+
 
 class CombinedError(ValueError, TypeError):
     """Several errors of one input, such as a file; the message has a line for each."""

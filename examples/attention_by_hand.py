@@ -72,6 +72,7 @@
 from __future__ import annotations
 
 import torch
+import tyro
 from torch import Tensor, nn
 
 from hitmac.perception import MultiHeadAttention, attend
@@ -176,8 +177,13 @@ def shapes() -> None:
     print(f"outputs {tuple(outputs.shape)}, weights {tuple(weights.shape)}")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Print all examples."""
     three_inputs()
     picture()
     context_vector()
     shapes()
+
+
+if __name__ == "__main__":
+    tyro.cli(main, description=__doc__)

@@ -49,4 +49,4 @@ def main(total_steps: int = 60_000):
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.cli(main, description=__doc__)

@@ -43,4 +43,4 @@ def main(agent: str = "pretrained:flat", episodes: int = 20, steps: int = 1010):
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.cli(main, description=__doc__)

@@ -36,4 +36,4 @@ def main(episodes: int = 50):
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.cli(main, description=__doc__)

@@ -28,4 +28,4 @@ def main(episodes: int = 20, film: Path | None = None):
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.cli(main, description=__doc__)

@@ -60,4 +60,4 @@ def main(total_steps: int = 131_072):
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    tyro.cli(main, description=__doc__)

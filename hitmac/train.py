@@ -11,24 +11,24 @@ import os
 # Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import dataclasses
 import importlib.util
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job, given_options, with_seed_range
+from hitmac.agents.command_line import import_modules, parse, stop_on_bad_input
+from hitmac.agents.training import config
+from hitmac.agents.training.config import JOBS, DuelOptions, HitMacOptions, Job
 from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.resume import contents, open_run, resolve
 from hitmac.agents.training.sweep import check_group, train_group, train_run
-from hitmac.envs.validation import did_you_mean
+from hitmac.envs.tasks import TASKS
+from hitmac.envs.validation import IMPORT_HINT, did_you_mean
 from hitmac.signals import end_on_signal, end_with_parent
 
 PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
 COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions, DuelOptions.job: DuelOptions}
-USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
-
-jobs (--help after one of them explains its options; without a job: coverage)
-""" + "".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in COMMANDS.items())
 
 
 def main() -> None:
@@ -49,19 +49,35 @@ def _show(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
 
 
+def _check_names(job: str, jobs: Mapping[str, type[Job]], arguments: Sequence[str]) -> None:
+    """Raise ValueError for an option that only other jobs have."""
+    options = {name: {config.flag(field.name) for field in dataclasses.fields(kind)} for name, kind in jobs.items()}
+    for given in arguments:
+        option = given.partition("=")[0].replace("_", "-").replace("--no-", "--")
+        others = [name for name, own in options.items() if option in own]
+        if others and job not in others:
+            raise ValueError(f"{job} has no {option}; it is an option of {', '.join(others)}")
+
+
 def run_command(arguments: list[str]) -> None:
     """Train, evaluate and report as a command line asks, with one seed or several; or continue a run."""
+    import_modules(arguments)
+    own = {name.lower(): config.default_job(task) for name, task in TASKS.items() if name.lower() not in COMMANDS}
+    jobs = COMMANDS | own
     if arguments and arguments[0] in ("-h", "--help"):
-        print(USAGE)
+        print(f"usage: {PROGRAM} [JOB] [OPTIONS]\n")
+        print("jobs (--help after one of them explains its options; without a job: coverage)")
+        print("".join(f"  {name:<12} {(kind.__doc__ or '').splitlines()[0]}\n" for name, kind in jobs.items()))
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
-    if job not in COMMANDS:
-        raise ValueError(f"unknown job {job!r}{did_you_mean(job, COMMANDS)}: known are {', '.join(COMMANDS)}")
+    if job not in jobs:
+        raise ValueError(f"unknown job {job!r}{did_you_mean(job, jobs)}: known are {', '.join(jobs)}{IMPORT_HINT}")
     for module in ("matplotlib", "PIL", "tensorboard"):
         if importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
-    arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
-    asked = parse(COMMANDS[job], program, arguments)
-    options, scenario = resolve(asked, given_options(type(asked), arguments))
+            raise ModuleNotFoundError(f"training requires {module}: pip install 'hitmac[train]'")
+    _check_names(job, jobs, arguments)
+    arguments, program = config.with_seed_range(arguments), f"{PROGRAM} {job}"
+    asked = parse(jobs[job], program, arguments)
+    options, scenario = resolve(asked, config.given_options(type(asked), arguments))
     if options.is_group or options.clusters:
         check_group(options)
     with open_run(options, scenario) as options:

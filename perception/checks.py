@@ -136,7 +136,7 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool, widt
             raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., length, {width})")
     length, keys = query.shape[-2], key.shape[-2]
     if value.shape[-2] != keys:
-        raise ValueError(f"value has shape {tuple(value.shape)}; key {tuple(key.shape)} needs (..., {keys}, width)")
+        raise ValueError(f"value has shape {tuple(value.shape)}; expected (..., {keys}, width), like key")
     if causal and length != keys:
         raise ValueError(f"causal attention requires as many keys ({keys}) as queries ({length})")
 

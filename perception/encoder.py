@@ -102,8 +102,8 @@ class FlatEncoder(nn.Module):
         mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
-                f"pairs are of {pairs.shape[-3]} agents and {pairs.shape[-2]} targets; "
-                f"this encoder is for {self.num_agents} and {self.num_targets}"
+                f"pairs has {pairs.shape[-3]} agents and {pairs.shape[-2]} targets, but this encoder expects "
+                f"{self.num_agents} and {self.num_targets}"
             )
         valid = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)  # (..., n, m)
         tokens = torch.cat((zero_masked(pairs, mask), valid.unsqueeze(-1)), -1)  # (..., n, m, d + 1)
@@ -285,7 +285,7 @@ class AgentTargetEncoder(nn.Module):
         way = ATTEND_OVER[self.attend_over]
         scenes = AllPairs(mask, self.pooling, need_weights)
         if neighbours is not None and self.attend_over != "agents":
-            raise ValueError(f"neighbours is given, but attend_over={self.attend_over!r} never reads it; omit it")
+            raise ValueError(f"neighbours is given, but attend_over={self.attend_over!r} does not use it")
         if targets is not None or neighbours is not None:
             if not way.takes_lists:
                 known = ", ".join(name for name, each in ATTEND_OVER.items() if each.takes_lists)

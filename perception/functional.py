@@ -27,7 +27,7 @@ class Score(nn.Module):
         assert changed is not None
         if changed.shape[-1] != key.shape[-1]:
             raise ValueError(
-                f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs equal widths"
+                f"{type(self).__name__} requires equal widths; query has {changed.shape[-1]}, key {key.shape[-1]}"
             )
         return changed @ key.mT
 

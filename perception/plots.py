@@ -43,7 +43,7 @@ def heat_map(
     length, keys = heads.shape[1:]
     for name, labels, number in (("rows", rows, length), ("columns", columns, keys)):
         if labels is not None and len(labels) != number:
-            raise ValueError(f"{name} has {len(labels)} labels; weights of shape {heads.shape} need {number}")
+            raise ValueError(f"{name} has {len(labels)} labels; expected {number} for weights of shape {heads.shape}")
     side = min(7.0, max(2.4, 0.32 * max(length, keys)))
     figure = _figure((side * len(heads) + 1.2, side + 0.6))
     axes = figure.subplots(1, len(heads), squeeze=False)[0]
@@ -160,7 +160,7 @@ def _figure(size: tuple[float, float]) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("plots need matplotlib: pip install 'hitmac[plots]'") from None
+        raise ModuleNotFoundError("plots require matplotlib: pip install 'hitmac[plots]'") from None
     return Figure(figsize=size, layout="constrained")
 
 

@@ -50,7 +50,7 @@ class AttentionLayer(nn.Module):
         check_choice("pooling", pooling, POOLINGS)
         check_share("dropout", dropout)
         if residual and feature_dim != weight_dim:
-            raise ValueError(f"residual needs feature_dim ({feature_dim}) and weight_dim ({weight_dim}) to be equal")
+            raise ValueError(f"residual requires feature_dim ({feature_dim}) and weight_dim ({weight_dim}) to be equal")
         self.feature_dim, self.weight_dim, self.num_heads = feature_dim, weight_dim, num_heads
         self.scaled, self.pooling, self.residual, self.dropout = scaled, pooling, residual, dropout
         self.Q, self.K, self.V = (nn.Linear(feature_dim, weight_dim) for _ in range(3))

@@ -80,8 +80,8 @@ class Options:
     """Teams of sensors, comma-separated, in place of --agents, in a game of two teams such as mate-4v8-9: also
     mate:greedy, populations A=0.5+B=0.5, or a folder of hitmac train duel."""
     against: tuple[str, ...] = ()
-    """Teams of targets of the game, comma-separated; each plays against every team of sensors: random, naive, greedy,
-    heuristic, evader, folders of runs or checkpoints, and populations. Empty: the scenario's walk."""
+    """Teams of targets of the game, comma-separated, each against every team of sensors: random, naive, greedy and
+    heuristic (rules of MATE, not agents), evader, folders of runs, and populations. Empty: the scenario's walk."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _evaluate_log(path: Path, options: Options) -> None:
     """Print the metrics of a log, and write them if the options ask for it."""
     if len(options.tracks) > 1:
-        raise ValueError(f"--tracks has {len(options.tracks)} files; a log is compared with one")
+        raise ValueError(f"--log requires a single file of --tracks; got {len(options.tracks)}")
     run = read_log(path)
     metrics = evaluate_log(run, next(iter(options.tracks), None), options.columns)
     print(log_table(run, metrics))
@@ -151,9 +151,9 @@ def _evaluate_game(scenario: Scenario, options: Options, same: dict[str, Any]) -
     """Evaluate every team of sensors against every team of targets; print the tables."""
     for option in ("sizes", "vary", "tracks", "bounds", "curves", "front"):
         if getattr(options, option):
-            raise ValueError(f"--{option} is given; in a game of two teams it must be left out")
+            raise ValueError(f"--{option} is not supported in a game of two teams")
     if options.film and (options.cross or options.against):
-        raise ValueError("--film is given; with --cross or --against it must be left out")
+        raise ValueError("--film cannot be combined with --cross or --against")
     sensors, targets = (
         [name.strip() for text in names for name in text.split(",")]
         for names in (options.cross or options.agents, options.against or (scenario.walk.removeprefix("carry-"),))
@@ -203,11 +203,11 @@ def _scenarios(options: Options) -> list[Scenario]:
             check_output(option, path, ".png")
     for option in ("front", "vary", "cross", "against"):
         if getattr(options, option) and len(scenes) > 1:
-            raise ValueError(f"--{option} takes a single scenario, but there are {len(scenes)}")
+            raise ValueError(f"--{option} requires a single scenario; got {len(scenes)}")
     if options.vary and (options.front or options.pictures):
-        raise ValueError("--vary draws --curves only; leave out --front and --pictures")
+        raise ValueError("--vary cannot be combined with --front or --pictures; --curves draws its figure")
     if options.curves and not options.vary:
-        raise ValueError("--curves needs --vary")
+        raise ValueError("--curves requires --vary")
     scenes = [with_settings(scenario, options.set) for scenario in scenes] if options.set else scenes
     return [scenario.following(options.tracks, options.columns) for scenario in scenes]
 

@@ -87,7 +87,7 @@ def evaluate_cross(
     """
     scenario = load_scenario(scenario)
     if not scenario.is_game:
-        raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
+        raise ValueError(f"scenario {scenario.name!r} is not a game of two teams, such as mate-4v8-9")
     rows, columns = _loaded("sensors", sensors, scenario), _loaded("targets", targets, scenario)
     seeds = range(seed, seed + positive("episodes", episodes))
     sub_steps = scenario.sub_steps_of(positive("max_episode_steps", max_episode_steps))

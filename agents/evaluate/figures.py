@@ -43,7 +43,7 @@ def new_figure(size: tuple[float, float], title: str = "") -> Figure:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("figures need matplotlib: pip install 'hitmac[train]'") from None
+        raise ModuleNotFoundError("figures require matplotlib: pip install 'hitmac[train]'") from None
     figure = Figure(figsize=size, dpi=110, layout="constrained")
     figure.suptitle(title.replace("$", r"\$"), fontsize=10, x=0.01, ha="left", color=_INK)
     return figure

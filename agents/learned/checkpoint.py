@@ -21,7 +21,7 @@ from hitmac.agents.learned.entities import EntityPolicy
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
 from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
-from hitmac.agents.tracking.features import BELIEFS, space_of
+from hitmac.agents.tracking.features import BELIEFS, check_features, space_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.kernels.entities import MOVES
@@ -29,7 +29,7 @@ from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portabl
 from hitmac.envs.tasks import TASKS
 from hitmac.envs.tasks.base import own_observation_space, own_turning_space
 from hitmac.envs.tasks.executor import goals_space
-from hitmac.envs.validation import in_short
+from hitmac.envs.validation import IMPORT_HINT, in_short, is_among
 from hitmac.perception import EncoderConfig
 from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
@@ -214,10 +214,13 @@ def _read_config(path: Path) -> PolicyConfig:
         if unknown := plain.keys() - set(known):
             raise ValueError(f"it holds {in_short(unknown, known)}; it may hold {', '.join(known)}")
         first, last = plain["training_seeds"]
-        scenario, features = from_portable(plain["scenario"], path.parent), tuple(plain["features"])
+        scenario, features = from_portable(plain["scenario"], path.parent), check_features(plain["features"])
         return PolicyConfig(**plain | {"scenario": scenario, "features": features, "training_seeds": (first, last)})
     except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} lacks {error}" if isinstance(error, KeyError) else f"{path}: {error}") from None
+        policy = plain["policy"] if isinstance(plain.get("policy"), dict) else {}
+        here = is_among(plain.get("task", "Coverage"), TASKS) and is_among(policy.get("encoder", "mlp"), ENCODERS)
+        hint = "" if here or str(error).endswith(IMPORT_HINT) else IMPORT_HINT
+        raise ValueError(f"{path} lacks {error}" if isinstance(error, KeyError) else f"{path}: {error}{hint}") from None
 
 
 def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
@@ -235,8 +238,8 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
     if not ENCODERS[config.encoder.encoder].any_size and not fits:
         raise ValueError(
-            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets; "
-            f"it does not fit {scenario.num_sensors} and {scenario.num_targets}"
+            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets, but "
+            f"the scenario has {scenario.num_sensors} and {scenario.num_targets}"
         )
 
 

@@ -319,7 +319,7 @@ class AttentionPolicy(ActorCriticPolicy):
         n, m, _ = shape_of(observation_space)
         self.listed = "targets" in observation_space.spaces  # type: ignore[attr-defined]
         if self.listed and self.assigns:
-            raise ValueError("the observation lists the nearest targets; an assignment needs those of all targets")
+            raise ValueError("the observation lists the nearest targets; an assignment requires all targets")
         self.num_actions, self.decisions = sensor_choices(action_space, n, m)
         kwargs.setdefault("features_extractor_class", AttentionExtractor)
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})

@@ -209,7 +209,7 @@ class PlannerAgent(PlanningPolicy):
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the given options, or in a large scene :meth:`near`, and discs; raise ValueError for a radius."""
         if "radius" in nearness:
-            raise ValueError(f"radius is {nearness['radius']}; beliefs need lists without a radius")
+            raise ValueError(f"radius is {nearness['radius']}; it must be None for planners with beliefs")
         return {**super().shown(nearness), **self._beliefs.shown}
 
     def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:

@@ -111,7 +111,7 @@ class RulePolicy:
         """
         own = self.near()
         if nearness and own is None:
-            raise ValueError(f"{', '.join(nearness)} is given; {type(self).__name__} needs observations of all targets")
+            raise ValueError(f"{', '.join(nearness)} is given, but {type(self).__name__} requires all targets")
         return nearness or (own if own and is_large(self.scenario) else {})
 
     def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:
@@ -122,7 +122,7 @@ class RulePolicy:
         check_parts(observation)
         if "targets" in observation and self.near() is None:
             raise ValueError(
-                f"the observation lists the nearest targets of each sensor; {type(self).__name__} needs those of all "
+                f"the observation lists the nearest targets of each sensor; {type(self).__name__} requires all "
                 "targets, without the option nearest"
             )
         if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:

@@ -416,7 +416,7 @@ class Beliefs(Estimator):
         size = scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
         pairs, mask = checked_observation(pairs, mask, self.features, size)
         if self.shown and discs is None:
-            raise ValueError("the observation has no discs; in a game it needs the option discs=True")
+            raise ValueError("the observation has no discs; a game requires the observer's option discs=True")
         if targets is not None:
             targets = checked_lists(targets, mask, m)
         pairs = pairs.astype(np.float32, copy=False)

@@ -27,6 +27,8 @@ from hitmac.envs.parts.game import NOISE_CHANGE
 from hitmac.envs.parts.values import Values, make_values, value_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
+from hitmac.envs.tasks.base import make_observer
+from hitmac.envs.validation import IMPORT_HINT
 
 BELIEFS = ("beliefs",)
 """Name that selects the features of beliefs in place of observation features; see :class:`BeliefFeatures`."""
@@ -419,12 +421,15 @@ def update(
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """Return `features` as :func:`hitmac.envs.observation.check_features` does; beliefs and entities are also valid."""
-    known = (BELIEFS, EntityObserver.features)
-    return tuple(features) if tuple(features) in known else observation.check_features(features)
+    """Return `features` as :func:`hitmac.envs.observation.check_features` does, or the name of another observer."""
+    known = (BELIEFS, EntityObserver.features, *((name,) for name in observation.OBSERVERS))
+    try:
+        return tuple(features) if tuple(features) in known else observation.check_features(features)
+    except ValueError as error:
+        raise ValueError(f"{error}{IMPORT_HINT}") from None
 
 
 def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:
     """Return the space of an observation of `features`; `nearness` are options of the observer."""
     believed = features == BELIEFS or not scenario.identities
-    return features_of(scenario, features).space if believed else Observer(scenario, features, **nearness).space
+    return features_of(scenario, features).space if believed else make_observer(scenario, features, **nearness).space

@@ -44,7 +44,7 @@ class DetectionFeed:
 
     def __init__(self, scenario: Scenario, *, timeout: float | None = None) -> None:
         if scenario.identities:
-            raise ValueError("identities is true; a feed of detections needs a scenario with identities false")
+            raise ValueError("identities is true; it must be false for a feed of detections")
         self.scenario = scenario
         self.timeout = convert("timeout", Positive, 5.0 * scenario.time_step if timeout is None else timeout)
         self._places = DetectionObserver(scenario).space["mask"].shape[-1]  # type: ignore[index]

@@ -462,7 +462,7 @@ class ParticleTracker:
         self._walk = walk_model.walk_model(self.scenario, None if given is None else MODELS.index(given))
         self._sight = Sight(self.scenario)
         if self._walk.model == CARRY and not self.scenario.is_game:
-            raise ValueError(f"model is {model!r}; it needs a scenario with warehouses")
+            raise ValueError(f"model is {model!r}; it requires a scenario with warehouses")
         keys = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(
             np.zeros((b, m, walk_model.rows_of(self._walk.model), p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)),

@@ -102,6 +102,8 @@ class RunOptions:
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
     """Targets that a sensor knows: full, all; shared, those any sensor sees; neighbours; own. None: the scenario's."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of the scenario, NAME=VALUE with the value in YAML, such as missed_detections=0.1; can be repeated."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks for the targets, one of them in each episode. Empty: the scenario's, if any."""
     columns: str = ""
@@ -110,7 +112,7 @@ class RunOptions:
     """Seed of networks and scenes."""
     seeds: Count = 1
     """Number of trainings with consecutive seeds, each in run_dir/seed-SEED; on the command line also a range, 0..9."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; repeat it for all combinations."""
     processes: Count | None = None
     """Trainings that run at a time and share the cores. None: the number of cores."""
@@ -133,7 +135,7 @@ class RunOptions:
     @property
     def is_group(self) -> bool:
         """True for a group of trainings, each in a directory of its own."""
-        return self.seeds > 1 or bool(self.set)
+        return self.seeds > 1 or bool(self.sweep)
 
     @property
     def clusters(self) -> dict[str, str]:
@@ -161,8 +163,8 @@ class Options(EncoderConfig, RunOptions):
     num_envs: NumEnvs
     """Number of parallel scenes."""
     opponent: str | None = None
-    """Opposing team where there are two: a rule, another agent's name, or the directory of a run. None: targets follow
-    the scenario's walk, sensors are greedy."""
+    """Player of the other team, or its run: of targets a rule (random, naive, greedy, heuristic, not agents of these
+    names) or evader, None: the scenario's walk; of sensors an agent's name, None: mate:greedy."""
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""
@@ -224,23 +226,24 @@ class Options(EncoderConfig, RunOptions):
     def _rules_of_engines(self) -> validation.Rules:
         rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
         for name in ("num_env_runners", "num_learners", "address"):
-            yield name, rllib or not getattr(self, name), "it requires --engine rllib"
+            yield name, rllib or not getattr(self, name), "requires --engine rllib"
         if rllib:
             installed = None not in map(importlib.util.find_spec, ("ray", "tree"))
-            yield "engine", installed, "it requires Ray: pip install 'hitmac[rllib]'"
-            words = "--engine rllib requires --algorithm ppo, as in the job coverage-ppo"
+            yield "engine", installed, "requires Ray: pip install 'hitmac[rllib]'"
+            words = "cannot be combined with --engine rllib, which requires ppo, as in the job coverage-ppo"
             yield "algorithm", self.algorithm == "ppo", words
             yield "difference_rewards", self.credit == "team", "it must be False with --engine rllib"
             yield "num_env_runners", runners <= self.num_envs, f"it must not exceed --num-envs, {self.num_envs}"
             yield "num_learners", learners <= self.batch_size, f"it must not exceed --batch-size, {self.batch_size}"
-            yield "ray", not self.ray, "a training with --engine rllib has its own cluster, at --address"
-            yield "address", not (self.is_group and self.address), "each of several trainings has its own cluster"
+            yield "ray", not self.ray, "cannot be combined with --engine rllib, whose cluster is that of --address"
+            yield "address", not (self.is_group and self.address), "cannot be combined with several trainings"
 
     def _rules_of_roles(self) -> validation.Rules:
         targets, known = self.task.spec.role == "targets", self.teacher.split(":")[0] in TEACHERS
         yield "teacher", targets or known, f"it must be one of {', '.join(TEACHERS)}"
         entities = self.features == EntityObserver.features
-        yield "features", entities == targets, "targets, and only they, learn on entities"
+        words = "it must be entities for targets" if targets else "entities are only for targets, in the job transport"
+        yield "features", entities == targets, words
 
     def __post_init__(self) -> None:
         """Skip the encoder's checks; those of :func:`check` name the options of the command line."""
@@ -308,10 +311,10 @@ class CoverageRewardOptions(Options):
 
     def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
-            yield "memory", self.engine == "sb3", "it requires --engine sb3"
-            yield "memory", not self.per_sensor, "it does not combine with --per-sensor"
+            yield "memory", self.engine == "sb3", "requires --engine sb3"
+            yield "memory", not self.per_sensor, "cannot be combined with --per-sensor"
             fits = self.features == RECURRENT_FEATURES
-            yield "features", fits, "with --memory recurrent they must be left out"
+            yield "features", fits, "cannot be combined with --memory recurrent, which has features of its own"
             yield "weight_dim", self.weight_dim % 2 == 0, "it must be even with --memory recurrent"
 
     nearest: Count | None = None
@@ -323,16 +326,16 @@ class CoverageRewardOptions(Options):
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
     def _rules_of_lists(self) -> validation.Rules:
-        yield from ((name, "nearest" in self.shown, "it requires --nearest") for name in self.shown)
+        yield from ((name, "nearest" in self.shown, "requires --nearest") for name in self.shown)
         if "nearest" in self.shown:
             whole = not self.recurrent and self.features != BELIEFS
-            yield "nearest", whole, "a policy with a memory or beliefs observes all targets"
+            yield "nearest", whole, "cannot be combined with --memory recurrent or --features beliefs"
             try:
                 check_lists(self.encoder_config)
             except ValueError as error:
                 yield "nearest", False, str(error)
             reads = self.neighbours is None or self.attend_over == "agents"
-            yield "neighbours", reads, "it requires --attend-over agents"
+            yield "neighbours", reads, "requires --attend-over agents"
 
 
 @preset("coverage")
@@ -448,7 +451,7 @@ class DuelOptions(RunOptions):
     sensors: str = "mate:greedy"
     """First agents of the population of sensors: a name, A=0.5+B=0.5, or the directory of another duel."""
     targets: str = "greedy"
-    """First agents of the population of targets."""
+    """First agents of the population of targets: random, naive, greedy, heuristic, evader, or as for sensors."""
     sensors_start: str | None = None
     """Policy from which the first training of the sensors starts: directory of a run. None: random weights."""
     targets_start: str | None = None
@@ -478,8 +481,6 @@ JOBS: dict[str, type[Options]] = {
     for job in (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions, TransportOptions)
 }
 """Jobs that train one policy, by name."""
-
-JOBS |= {task.spec.name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in JOBS}
 
 Job = Options | HitMacOptions | DuelOptions
 AnyJob = TypeVar("AnyJob", bound=Job)
@@ -525,7 +526,7 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
     """Return the options, where those not given have defaults that depend on the others and on the scenario."""
     if isinstance(asked, DuelOptions):
         if not scenario.is_game:
-            raise ValueError(f"--scenario is {scenario.name}, which has no warehouses; two teams play in mate-4v8-9")
+            raise ValueError(f"--scenario {scenario.name} is not a game of two teams, such as mate-4v8-9")
         return asked
     if isinstance(asked, HitMacOptions):
         defaults: Any = with_defaults(HitMacOptions, asked.algorithm)
@@ -640,7 +641,7 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
     if config.role == "agent" and scenario is not None and decisions != scenario.decisions:
         raise ValueError(
             f"--start is {start}, a policy with the decisions {', '.join(decisions)}; the scenario {scenario.name!r} "
-            f"needs {', '.join(scenario.decisions)}"
+            f"requires {', '.join(scenario.decisions)}"
         )
     memory = config.policy["memory"]
     network = dataclasses.asdict(config.encoder) | {"features": config.features}
@@ -655,10 +656,10 @@ def check(options: Job) -> None:
     invalid = validation.invalid_fields(options, label=flag, show=str)[1]
     errors = list(invalid.values())
     if options.ray is not None and not options.is_group:
-        errors.append(ValueError("--ray is for several trainings; add --seeds or --set"))
+        errors.append(ValueError("--ray requires several trainings: add --seeds or --sweep"))
     if isinstance(options, DuelOptions):
         if options.is_group:
-            errors.append(ValueError("--seeds and --set are for single policies; run the job duel once for each seed"))
+            errors.append(ValueError("--seeds and --sweep do not apply to the job duel; run it once for each seed"))
     elif isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):
@@ -673,7 +674,8 @@ def check(options: Job) -> None:
         for name, what in () if errors else validation.broken_rules(options):
             value = getattr(options, name)
             shown = " ".join(value) if isinstance(value, tuple) else value
-            errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
+            form = "{} {} {}" if what.startswith(("requires ", "cannot ")) else "{} is {}; {}"
+            errors.append(ValueError(form.format(flag(name), shown, what)))
     validation.raise_together(errors)
 
 
@@ -683,11 +685,11 @@ def check_on(options: Options, scenario: Scenario) -> None:
         network = network_of(options.start, options.task.spec.name, scenario)
         for name, value in network.items():
             if getattr(options, name) != value:
-                raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
+                raise ValueError(f"{flag(name)} is {getattr(options, name)}; the policy {options.start} has {value}")
     features = check_features(options.features)
     targets, plays = options.task.spec.role == "targets", options.opponent is not None or options.reward != REWARDS[0]
     if (targets or plays) and not scenario.is_game:
-        raise ValueError(f"scenario is {scenario.name!r}, which has no warehouses; two teams play in mate-4v8-9")
+        raise ValueError(f"scenario {scenario.name!r} is not a game of two teams, such as mate-4v8-9")
     if options.opponent is not None:
         load_opponent(options.opponent, scenario, "sensors" if targets else "targets")
     if options.algorithm == "imitation" and targets:
@@ -697,11 +699,11 @@ def check_on(options: Options, scenario: Scenario) -> None:
     if features == BELIEFS or not scenario.identities:
         if options.task.spec.role != "agent" or options.per_sensor:
             given = "--features is beliefs" if features == BELIEFS else "identities is false"
-            raise ValueError(f"{given}; only a policy that turns all sensors directly can learn on it")
+            raise ValueError(f"{given}, which is supported only for a policy that turns all sensors directly")
         BeliefObserver(scenario, features)
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
-            f"--memory is recurrent, and the knowledge {scenario.knowledge}; it must be shared to learn a memory"
+            f"--memory recurrent requires --knowledge shared; the scenario has the knowledge {scenario.knowledge}"
         )
     if isinstance(options, CoordinatorOptions):
         executor = options.executor

@@ -30,7 +30,7 @@ from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Optio
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
-from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
+from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable, with_settings
 from hitmac.envs.validation import collect, known_unless_meant, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -60,9 +60,7 @@ def resolve(
     else:
         if scenario is None:
             names = ("knowledge", "tracks", "columns")
-            scenario = load_scenario(asked.scenario).replace(
-                **{name: value for name in names if (value := getattr(asked, name))}
-            )
+            scenario = _set(asked).replace(**{name: value for name in names if (value := getattr(asked, name))})
         scenario = scenario.with_turns()  # the networks' actions are turns
         if given is not None:
             options = config.completed(asked, given, scenario)
@@ -78,10 +76,19 @@ def resolve(
     return options, scenario
 
 
+def _set(asked: Job) -> Scenario:
+    """Load the scenario of a new run, with the parameters that ``--set`` changes."""
+    for text in asked.set:
+        if hasattr(asked, name := text.partition("=")[0].replace("-", "_")) and not hasattr(Scenario, name):
+            raise ValueError(f"--set {text} names an option of the job, not of the scenario: --sweep {text}")
+    scenario = load_scenario(asked.scenario)
+    return with_settings(scenario, asked.set) if asked.set else scenario
+
+
 def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scenario]:
     """Return the options and the scenario of the run to resume, of which only the limits may change."""
     if asked.run_dir is None:
-        raise ValueError("--resume needs --run-dir, the directory of the run to continue")
+        raise ValueError("--resume requires --run-dir, the directory of the run to continue")
     path, errors = asked.run_dir / "config.yaml", list[Exception]()
     if not path.is_file():
         raise FileNotFoundError(f"{asked.run_dir} is not a run to resume: it has no config.yaml")
@@ -93,6 +100,8 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
             known = [field.name for field in dataclasses.fields(asked)]
             if unknown := [name for name in written["options"] if name not in known]:
                 errors.append(ValueError(f"unknown option {known_unless_meant(unknown, known)}"))
+            if "sweep" not in written["options"]:  # of the version in which --set varied options
+                written["options"]["sweep"] = written["options"].pop("set", ())
             plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written["options"].items()}
             saved = type(asked)(**{name: plain[name] for name in known if name in plain})
             with collect(errors):
@@ -103,7 +112,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if job != asked.job:
-        raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot continue it")
+        raise ValueError(f"{asked.run_dir} is a run of the job {job}, which {asked.job} cannot continue")
     given = {*LIMITS.intersection(vars(asked)), "tracks"} if given is None else given
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)

@@ -36,8 +36,8 @@ LEASE = 120.0
 """Maximum seconds for which a network folder keeps the lock of a machine that is lost."""
 
 # Options of the whole group, and options that change the defaults of others.
-_FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
-_FIXED |= {"scenario", "knowledge", "tracks", "columns", "episodes"}
+_FIXED = {"seed", "seeds", "sweep", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
+_FIXED |= {"scenario", "set", "knowledge", "tracks", "columns", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that SIGTERM ended before its first update
@@ -79,28 +79,28 @@ def train_levels(options: HitMacOptions, scenario: Scenario) -> bool:
 
 
 def variations(options: AnyJob) -> dict[str, AnyJob]:
-    """Return the options of every combination of the values of ``set``, by name, such as ``pooling=sum``."""
+    """Return the options of every combination of the values of ``sweep``, by name, such as ``pooling=sum``."""
     varied: dict[str, dict[str, Any]] = {}
     known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
-    for given in options.set:
+    for given in options.sweep:
         name, _, values = given.partition("=")
         name, texts = name.strip().replace("-", "_"), [value.strip() for value in values.split(",")]
         if not values:
-            raise ValueError(f"--set is {given!r}; it must have the form pooling=sum,mean")
+            raise ValueError(f"--sweep is {given!r}; it must have the form pooling=sum,mean")
         if name in _FIXED:
-            raise ValueError(f"--set names {name}, which is the same in all trainings of a group")
+            raise ValueError(f"--sweep names {name}, which is the same in all trainings of a group")
         if name not in known:
-            raise ValueError(f"--set names the unknown option {name!r}{did_you_mean(name, known)}")
+            raise ValueError(f"--sweep names the unknown option {name!r}{did_you_mean(name, known)}")
         if name in varied:
-            raise ValueError(f"--set names {name} twice; list all its values once")
+            raise ValueError(f"--sweep names {name} twice; list all its values once")
         if twice := next((text for text in texts if texts.count(text) > 1), None):
-            raise ValueError(f"--set {given!r} has {twice!r} twice")
+            raise ValueError(f"--sweep {given!r} has {twice!r} twice")
         varied[name] = {text: _value(options, name, text) for text in texts}
     found = {}
     for combination in itertools.product(*(values.items() for values in varied.values())):
         words = " ".join(f"{name}={text}" for name, (text, _) in zip(varied, combination, strict=True))
         changes: dict[str, Any] = {name: value for name, (_, value) in zip(varied, combination, strict=True)}
-        found[words] = dataclasses.replace(options, **(changes | {"set": (), "ray": None}))
+        found[words] = dataclasses.replace(options, **(changes | {"sweep": (), "ray": None}))
     return found
 
 
@@ -108,9 +108,9 @@ def _value(options: Job, name: str, text: str) -> Any:
     """Return the value of an option in the form of the command line."""
     if isinstance(getattr(options, name), bool):
         if text.lower() not in _TRUTH:
-            raise ValueError(f"--set {name}={text}; it must be true or false")
+            raise ValueError(f"--sweep {name}={text}; it must be true or false")
         return _TRUTH[text.lower()]
-    parsed = parse(type(options), f"--set {name}", [flag(name), *shlex.split(text)], default=options)
+    parsed = parse(type(options), f"--sweep {name}", [flag(name), *shlex.split(text)], default=options)
     return getattr(parsed, name)
 
 

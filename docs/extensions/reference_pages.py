@@ -26,7 +26,7 @@ REFERENCE: dict[str, Groups] = {
     "hitmac.envs": {
         "Scenarios": ("Scenario", "load_scenario", "presets"),
         "Simulation": ("Simulator", "Game", "SUB_STEPS", "DECISIONS_PER_EPISODE"),
-        "Tasks": ("TASKS", "register_task", "parallel_env"),
+        "Tasks": ("TASKS", "register_task", "register_observer", "parallel_env"),
         "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "observe", "Memory"),
     },
     "hitmac.agents": {

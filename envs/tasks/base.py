@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from hitmac import find_player
 from hitmac.envs.entities import EntityObserver
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, OBSERVERS, Observer
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario
@@ -94,6 +94,7 @@ def make_observer(
         features = default_features(scenario) if scenario.identities else DetectionObserver
     if features == DetectionObserver.features:
         features = DetectionObserver
+    features = next((own for name, own in OBSERVERS.items() if features in (name, (name,), [name])), features)
     if features in (EntityObserver.features, *EntityObserver.features):
         features = functools.partial(EntityObserver, team=team)
     if not callable(features):

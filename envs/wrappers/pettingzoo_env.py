@@ -13,7 +13,7 @@ from hitmac.envs.wrappers.shell import METADATA, Shell
 try:
     from pettingzoo import ParallelEnv
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
+    raise ModuleNotFoundError("parallel environments require PettingZoo: pip install 'hitmac[pettingzoo]'") from None
 
 
 class DirectionalSensorParallelEnv(Shell, ParallelEnv):

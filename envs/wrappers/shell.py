@@ -40,7 +40,7 @@ class Shell:
     ) -> Task:
         convert("render_mode", Annotated[str, Choice(METADATA["render_modes"])] | None, render_mode)
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
-            raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
+            raise ModuleNotFoundError("a window requires pygame: pip install 'hitmac[render]'")
         self.task = made = make_task(*scene, **options)
         self.scenario, self.features = made.scenario, made.observer.features
         self.max_episode_steps = made.episode_steps(max_episode_steps)

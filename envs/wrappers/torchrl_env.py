@@ -13,7 +13,7 @@ try:
     from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
     from torchrl.envs import EnvBase
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("TorchRL environments need TorchRL: pip install 'hitmac[torchrl]'") from None
+    raise ModuleNotFoundError("TorchRL environments require TorchRL: pip install 'hitmac[torchrl]'") from None
 
 RATES = ("coverage", "transport")
 """Infos that are part of the observation."""

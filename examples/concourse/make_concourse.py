@@ -11,6 +11,7 @@ from pathlib import Path
 import jupedsim
 import numpy as np
 import shapely
+import tyro
 import yaml
 
 HERE = Path(__file__).parent
@@ -125,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

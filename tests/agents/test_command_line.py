@@ -37,6 +37,7 @@ def test_options_are_typed_and_the_first_may_stand_without_its_name():
         (["--seed", "many"], "many"),
         (["--sed", "5"], "(did you mean --seed?)"),
         (["--files", "--seed", "5"], "--files is given without a value"),
+        (["--import", "nowhere"], "--import: no module nowhere in the current directory, nor installed"),
     ],
 )
 def test_an_invalid_option_ends_the_program_in_one_line(arguments, says, capsys):

@@ -118,7 +118,7 @@ def test_a_rule_of_mate_is_an_agent_of_duels():
         assert one[rule]["per_episode"]["coverage"] == whole[rule]["per_episode"]["coverage"][2:]
     assert whole["mate:random"]["per_episode"] != whole["mate:greedy"]["per_episode"]
     with pytest.raises(
-        ValueError, match="mate:greedy plays scenarios with warehouses, such as mate-4v8-9; got hit-mac"
+        ValueError, match="mate:greedy requires a scenario with warehouses, such as mate-4v8-9; got hit-mac"
     ):
         load_agent("mate:greedy", HIT_MAC)
     with pytest.raises(ValueError, match="unknown rule 'nearest' of the sensors"):
@@ -168,9 +168,13 @@ def test_lists_of_names(names, expected):
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
-        ("assign-all:nearest=3", ValueError, "assign-all:nearest=3 is given nearest; agents with a coordinator"),
+        (
+            "assign-all:nearest=3",
+            ValueError,
+            "assign-all:nearest=3 has the option nearest, which agents with a coordinator",
+        ),
         ("pretrained:flat:nearest=0", ValueError, "nearest is 0; it must be a whole number, 1 or more"),
-        ("planner:radius=3", ValueError, "radius is 3; it needs nearest"),
+        ("planner:radius=3", ValueError, "radius is 3; it requires nearest"),
         ("planner:horizon=4/4", ValueError, "agents has planner:horizon=4 twice"),
         ("still+random", ValueError, "joins several trainings without a name; write NAME="),
         (", ", ValueError, "agents is ', '; give one or more"),

@@ -1,5 +1,6 @@
 """README, pages, examples and site: links resolve, commands parse, code runs, figures agree."""
 
+import ast
 import dataclasses
 import importlib
 import json
@@ -25,12 +26,14 @@ from hitmac import train
 from hitmac.__main__ import COMMANDS
 from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
+from hitmac.agents import load_policy
 from hitmac.agents.command_line import parse
 from hitmac.agents.deploy.site.command import FORMS
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
+from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.fakes import SITE
 from tests.agents.evaluate.made import saved
@@ -120,7 +123,7 @@ def test_the_rows_of_the_results_can_be_reproduced():
 # Commands
 
 PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "AGENT": "still"}
-PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", "make ")))
+PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", "make ")) and "--import" not in one)
 
 
 def parsed(name, arguments):
@@ -165,13 +168,21 @@ def test_a_command_is_one(command):
         assert known == [""] or named_agents(known or "still", scenarios_of(options)[0])
 
 
+def test_every_training_has_a_directory_of_its_own():
+    """Readers run the commands of several pages in one directory."""
+    trainings = [command for command in sorted(WRITTEN) if "--resume" not in command]
+    made = re.findall(r"--run-dir (\S+)", "\n".join(trainings))
+    assert len(made) > 10
+    assert sorted(made) == sorted(set(made))
+
+
 # Code
 
 
 @pytest.fixture
 def tables():
-    """Removes the tasks and encoders that a page or an example registers."""
-    with patch.dict(TASKS), patch.dict(gymnasium.registry), patch.dict(encoder.ENCODERS):
+    """Removes the tasks, observers and encoders that a page or an example registers."""
+    with patch.dict(TASKS), patch.dict(OBSERVERS), patch.dict(gymnasium.registry), patch.dict(encoder.ENCODERS):
         yield
 
 
@@ -196,7 +207,9 @@ def run(tmp_path, monkeypatch, capsys, tables):
 )
 def test_a_block_runs(block, run):
     saved(Path("runs/six-nine/checkpoint"))
-    run("python", BLOCKS[block].replace("learn(500_000)", "learn(512)").replace("VecEnv(256)", "VecEnv(16)"))
+    short = {"learn(500_000)": "learn(512)", "VecEnv(256)": "VecEnv(16)"}
+    short["--total-steps 20000"] = "--total-steps 64 --num-envs 2 --batch-size 8 --weight-dim 4 --episode-steps 20"
+    run("python", re.sub("|".join(map(re.escape, short)), lambda found: short[found[0]], BLOCKS[block]))
 
 
 @pytest.mark.slow
@@ -213,11 +226,36 @@ def test_the_tutorial_runs_with_short_trainings(run):
         printed = run(kind, text)
         shown += printed if "evaluate" in text and "yard" not in text else ""
     left = {str(path) for path in Path().rglob("*") if path.is_file()}
-    assert {"planner.gif", "first.gif", "yard.yaml", "yard.gif", "runs/first/episode.gif"} <= left
+    assert {"planner.gif", "first.gif", "yard.yaml", "yard.gif", "runs/intro/episode.gif"} <= left
     expected = "".join(re.findall(r"^```text\n(.*?)^```$", PAGES[page], re.DOTALL | re.MULTILINE))
     figures = re.compile(r"^(planner|nearest|random) .*?(0\.\d{3})\b", re.MULTILINE)
     assert figures.findall(shown) == figures.findall(expected)
     assert len(figures.findall(shown)) == 5
+
+
+@pytest.mark.slow
+def test_commands_know_what_an_imported_module_registers(run, monkeypatch):
+    """The first commands of the page, with its classes in a module; a process of its own trains each seed."""
+    blocks = [text.split("\nenv = ")[0] for name, text in sorted(BLOCKS.items()) if "envs.register_" in text]
+    assert len(blocks) == 2, "a task and an observer"
+    Path("my_module.py").write_text("\n".join(blocks))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("HITMAC_IMPORTS", "")
+    train, evaluate, watch = (text for kind, text in steps("docs/extend.md") if kind == "command")
+    few = "--num-envs 2 --rollout-steps 4 --batch-size 8 --weight-dim 4 --episodes 1"
+    with patch.dict(sys.modules):
+        run("command", f"{train} --seeds 2 {few}".replace("100000", "8"))
+        assert "\nruns/entrance (2 seeds)" in run("command", f"{evaluate} --episodes 2 --max-episode-steps 20")
+        run("command", f"{watch}/seed-1 --sub-steps 20 --no-open")
+    with (
+        patch.dict(OBSERVERS, clear=True),
+        pytest.raises(ValueError, match=r"feature crowded.*by --import MODULE"),
+    ):
+        load_policy("runs/entrance/seed-0")
+    del TASKS["Entrance"]
+    with pytest.raises(ValueError, match=r"task is 'Entrance'; it must be .*by --import MODULE"):
+        load_policy("runs/entrance/seed-0")
 
 
 @pytest.mark.slow
@@ -309,8 +347,23 @@ SHORT = {
 """Options with which an example takes a few steps only; by default 100 steps."""
 
 
-def test_attention_by_hand(capsys):
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
+def test_help_explains_an_example_and_does_nothing_else(path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    try:
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(path), run_name="__main__")
+    except ModuleNotFoundError as missing:  # of another project
+        pytest.skip(str(missing))
+    head = ast.get_docstring(ast.parse(path.read_text())).split()
+    assert not end.value.code
+    assert head[:3] == [word for word in capsys.readouterr().out.split() if word in head][:3]
+
+
+def test_attention_by_hand(capsys, monkeypatch):
     """It prints what its head shows, and the worked numbers of the mathematics."""
+    monkeypatch.setattr(sys, "argv", [str(BY_HAND)])
     head = runpy.run_path(str(BY_HAND), run_name="__main__")["__doc__"]
     printed = capsys.readouterr().out
     assert printed == textwrap.dedent(head.split("prints::\n\n")[1])

@@ -205,11 +205,11 @@ MANY = {"sensor_position": [[(0, 0), (1, 1)]] * 2, "heading": [[0, 0]] * 3}
         (SITE | {"speed_noise": -1}, ALL, {}, "speed_noise is -1; it must be 0 or more"),
         (SITE | {"walls": [(0, 0, 1)]}, ALL, {}, r"walls has shape \(1, 3\); it must be \(..., any, 4\)"),
         (SITE | {"rails": [[(0, 0), (1, 1)]] * 3}, ALL, {"along": [0, 0]}, "has 3 rails; it must have one, or 2"),
-        (SITE | {"rails": [[(0, 0), (1, 1)]]}, "rail_sin", {}, "the feature rail_sin needs the argument along"),
+        (SITE | {"rails": [[(0, 0), (1, 1)]]}, "rail_sin", {}, "the feature rail_sin requires the argument along"),
         ("hit-mac", "distance", {}, "site is 'hit-mac'; it must be a Scenario, or a mapping"),
         (ONE, "smell", {}, "unknown feature smell: known are sensor_id, target_id"),
-        (ONE, "turn", {}, "the feature turn needs the site's turn_angle, which is missing"),
-        ({"distance_scale": 1}, "distance", NEAR, "the list of neighbours needs the site's sensing_range"),
+        (ONE, "turn", {}, "the feature turn requires the site's turn_angle, which is missing"),
+        ({"distance_scale": 1}, "distance", NEAR, "the list of neighbours requires the site's sensing_range"),
         (ONE, "distance", MANY, r"broadcast: sensor_position \(2,\), target_position \(\), heading \(3,\)"),
         (ONE, "distance", {"heading": [0]}, "heading has shape"),
         (ONE | {"command_delay": 2}, "distance", {"commands": [(0, 0)]}, r"commands has shape \(1, 2\); .* 2, 2"),
@@ -218,7 +218,7 @@ MANY = {"sensor_position": [[(0, 0), (1, 1)]] * 2, "heading": [[0, 0]] * 3}
         (ONE, "distance", {"nearest": 0}, "nearest is 0; it must be a whole number, 1 or more"),
         (ONE, "distance", {"nearest": 2, "neighbours": 1.5}, "neighbours is 1.5; it must be a whole number, 1 or more"),
         (ONE, "distance", {"nearest": 2, "radius": -1}, "radius is -1; it must be a finite number over 0"),
-        (ONE, "distance", {"radius": 3.0}, "radius is 3.0; it needs nearest, the number of targets"),
+        (ONE, "distance", {"radius": 3.0}, "radius is 3.0; it requires nearest, the number of targets"),
     ],
 )
 def test_wrong_sites_and_arguments_are_named(site, features, arguments, says):

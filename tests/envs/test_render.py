@@ -105,7 +105,7 @@ def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=rf"path is '{path}'; its name must end in {endings}"):
             write(path, [picture])
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(ModuleNotFoundError, match=r"an MP4 film needs imageio-ffmpeg: pip install 'hitmac\[render\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"MP4 film requires imageio-ffmpeg: pip install 'hitmac\[render\]'"):
         check_film("path", "film.mp4")
     check_film("path", "film.gif")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]

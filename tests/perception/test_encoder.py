@@ -130,7 +130,7 @@ def test_a_kind_of_encoder_takes_the_sizes_that_its_table_allows(kind):
     if ENCODERS[kind].any_size:
         assert net(pairs[:, :2]).per_agent.shape == (2, 2, 8)
     else:
-        with pytest.raises(ValueError, match="pairs are of 2 agents and 4 targets; this encoder is for 3 and 4"):
+        with pytest.raises(ValueError, match="pairs has 2 agents and 4 targets, but this encoder expects 3 and 4"):
             net(pairs[:, :2])
 
 

@@ -108,9 +108,9 @@ def test_poolings_by_hand():
     [
         (((2, 4, 3), (2, 4, 3), (2, 4, 3)), {"mask": torch.ones(2, 4)}, r"mask has shape \(2, 4\); it must broadcast"),
         (((4, 3), (5, 3), (5, 3)), {"causal": True}, r"as many keys \(5\) as queries \(4\)"),
-        (((4, 3), (5, 3), (4, 3)), {}, r"value has shape \(4, 3\); key \(5, 3\)"),
+        (((4, 3), (5, 3), (4, 3)), {}, r"value has shape \(4, 3\); expected \(..., 5, width\), like key"),
         (((3,), (5, 3), (5, 3)), {}, r"query has shape \(3,\)"),
-        (((4, 3), (5, 2), (5, 3)), {"score": Dot()}, "query has width 3 and key 2"),
+        (((4, 3), (5, 2), (5, 3)), {"score": Dot()}, "requires equal widths; query has 3, key 2"),
     ],
 )
 def test_bad_input(inputs, options, says):

@@ -177,7 +177,7 @@ def test_lists_are_mapped_over_scenes(over):
         ("axes", {"targets": torch.zeros(2, N).int()}, ValueError, r"targets has shape \(2, 5\); .* \(2, 5, 7\)"),
         ("axes", {"targets": torch.zeros(2, N, M)}, TypeError, "targets is torch.float32; expected whole numbers"),
         ("axes", {"targets": [[0]]}, TypeError, "targets is a list; expected a tensor"),
-        ("axes", {"neighbours": torch.zeros(2, N, 2).int()}, ValueError, "attend_over='axes' never reads it"),
+        ("axes", {"neighbours": torch.zeros(2, N, 2).int()}, ValueError, "attend_over='axes' does not use it"),
         ("agents", {"neighbours": torch.zeros(2, M, 2).int()}, ValueError, r"neighbours .* \(2, 7, 2\); .* 5, any"),
     ],
 )

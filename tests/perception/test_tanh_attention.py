@@ -88,7 +88,7 @@ def test_dropout_only_while_training():
     [
         ({"num_heads": 3}, (), ValueError, "num_heads is 3; it must divide the width 8"),
         ({"pooling": "best"}, (), ValueError, "pooling is 'best'; it must be one of sum, mean, max, attention"),
-        ({"residual": True}, (), ValueError, r"residual needs feature_dim \(6\)"),
+        ({"residual": True}, (), ValueError, r"residual requires feature_dim \(6\)"),
         ({"dropout": 1.0}, (), ValueError, "dropout is 1.0"),
         ({}, (torch.zeros(6),), ValueError, r"x has shape \(6,\)"),
         ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\); expected .*L, 6"),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import hitmac
-from hitmac.agents.command_line import stop_on_bad_input
+from hitmac.agents.command_line import import_modules, stop_on_bad_input
 from hitmac.agents.deploy.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.names import load_agent, parse
@@ -160,7 +160,7 @@ def _write(part: Part, path: Path, card: str) -> None:
         try:
             exported = torch.onnx.export(program, dynamo=True, verbose=False, **names)
         except ModuleNotFoundError:
-            raise ModuleNotFoundError("ONNX files need onnx and onnxscript: pip install 'hitmac[export]'") from None
+            raise ModuleNotFoundError("ONNX files require onnx and onnxscript: pip install 'hitmac[export]'") from None
     assert exported is not None
     exported.model.metadata_props[FORMAT] = card
     exported.save(path)
@@ -180,8 +180,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--scenario", help="preset or YAML file of the site (default: the scenario of the training)")
     parser.add_argument("--replace", action="store_true", help="replace an earlier export of this name")
+    parser.add_argument("--import", metavar="MODULE", action="append", help="module of your own to import first")
     options = parser.parse_args(arguments)
     with stop_on_bad_input(PROGRAM):
+        import_modules(sys.argv[1:] if arguments is None else arguments)
         files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)
     print(*files, sep="\n")
     if Path(options.to).is_dir():

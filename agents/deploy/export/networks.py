@@ -18,6 +18,7 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor
 from hitmac.agents.registry import Agent
+from hitmac.envs.observation import OBSERVERS
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.executor import place_of_row_id
 from hitmac.perception import Features
@@ -178,6 +179,8 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
             Part("coordinator", Assignment(coordinator.policy), coordinator.features, every=policy.decision),
             Part("executor", turns, executor.features, ("pairs", "mask", "assigned")),
         ), decisions
+    if agent.features in [(name,) for name in OBSERVERS]:
+        raise ValueError(f"{agent.name} cannot be exported: {agent.features[0]} is a custom observer")
     inner, kept, decisions = _decisions(policy, scenario)
     if isinstance(inner, PerSensor):
         return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions  # type: ignore[arg-type]
@@ -202,7 +205,7 @@ def _check(policy: Any, says: str) -> None:
     """Raise ValueError with the reason if a policy cannot be exported."""
     reasons = {
         BeliefPolicy: "its inputs are particle beliefs or tracks, not measured positions",
-        OwnKnowledge: "it needs shared knowledge; choose a --scenario with the knowledge shared or full",
+        OwnKnowledge: "it requires shared knowledge; choose a --scenario with the knowledge shared or full",
         Memoryless: "memoryless agents modify the knowledge; export the agent itself",
     }
     if not isinstance(policy, AttentionPolicy):

@@ -147,10 +147,10 @@ class ExportedPolicy:
         try:
             from hitmac.agents.deploy.export import run
         except ModuleNotFoundError:
-            raise ModuleNotFoundError(f"{folder} needs onnxruntime: pip install 'hitmac[export]'") from None
+            raise ModuleNotFoundError(f"{folder} requires onnxruntime: pip install 'hitmac[export]'") from None
         self._begin, self._tracks = lambda: run.Agent(folder), Tracks(scenario, forecast=False)
         if (n := self._begin().site["num_sensors"]) != scenario.num_sensors:
-            raise ValueError(f"{folder} is a policy of {n} sensors; the site has {scenario.num_sensors}")
+            raise ValueError(f"{folder} is a policy for {n} sensors, but the site has {scenario.num_sensors}")
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
@@ -185,9 +185,9 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
     Raises ValueError for a scenario whose cameras are not fixed, or zoom.
     """
     if scenario.placement != "fixed":
-        raise ValueError(f"placement is {scenario.placement}; real cameras need fixed, with sensor_positions")
+        raise ValueError(f"placement is {scenario.placement}; real cameras require fixed, with sensor_positions")
     if scenario.zoom:
-        raise ValueError(f"zoom is {list(scenario.zoom)}; the cameras only turn, leave it out")
+        raise ValueError(f"zoom is {list(scenario.zoom)}; it is not supported for real cameras, which only turn")
     changes: dict[str, Any] = {"identities": False, "knowledge": "shared"}
     words = ""
     if not (np.any(scenario.position_noise) or np.any(scenario.missed_detections) or scenario.false_detections):

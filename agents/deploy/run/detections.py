@@ -201,7 +201,7 @@ def _published(
     try:
         from paho.mqtt import client as mqtt
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("detections by MQTT need paho-mqtt: pip install 'hitmac[run]'") from None
+        raise ModuleNotFoundError("detections by MQTT require paho-mqtt: pip install 'hitmac[run]'") from None
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     if os.environ.get(USER):
         client.username_pw_set(os.environ[USER], os.environ.get(PASSWORD))

@@ -166,7 +166,7 @@ class Onvif(_Device):
             try:
                 from onvif import CacheMode, ONVIFClient
             except ModuleNotFoundError:
-                raise ModuleNotFoundError("ONVIF needs onvif-python: pip install 'hitmac[cameras]'") from None
+                raise ModuleNotFoundError("ONVIF requires onvif-python: pip install 'hitmac[cameras]'") from None
             logging.getLogger("zeep").addHandler(logging.NullHandler())  # else it prints what it cannot read
             client = ONVIFClient(
                 self.host, self.port, self.user or None, os.environ.get(self.password_env),
@@ -232,7 +232,7 @@ class Visca(_Device):
             raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
         self.speeds, self.highest_rate = speeds, speeds[-1]
         if self.transport == "tcp" and self.framing != "plain":
-            raise ValueError(f"transport is tcp and framing {self.framing}; TCP is for plain messages")
+            raise ValueError(f"framing is {self.framing}; it must be plain with transport tcp")
         self._socket: socket.socket | None = None
 
     def heading(self) -> float:

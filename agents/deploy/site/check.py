@@ -89,7 +89,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
     Raises ``ValueError`` unless the cameras have fixed places.
     """
     if scenario.placement != "fixed":
-        raise ValueError(f"placement is {scenario.placement}; a site has the placement fixed, and sensor_positions")
+        raise ValueError(f"placement is {scenario.placement}; a site requires fixed, with sensor_positions")
     files = [read_recorded(path, scenario.columns) for path in scenario.tracks]
     half, walls, reaches = np.array(scenario.extent), scenario.all_walls, scenario.of_each_sensor("sensing_range")
     cell = 2 * half.max() / _CELLS

@@ -146,9 +146,9 @@ def convert(options: Convert) -> None:
     if kind not in READERS:
         raise ValueError(f"--format is {kind!r}{did_you_mean(kind, READERS)}; it must be one of {', '.join(READERS)}")
     if kind in ("mot", "frigate") and not (options.fps > 0 and options.homography):
-        raise ValueError(f"{kind} needs --fps, over 0, and --homography, from the picture to the floor")
+        raise ValueError(f"--format {kind} requires --fps, over 0, and --homography, from the picture to the floor")
     if kind == "frigate" and min(options.picture) < 1:
-        raise ValueError("frigate needs --picture, the width and the height of the homography's picture in pixels")
+        raise ValueError("--format frigate requires --picture, the size of the homography's picture, width and height")
     frame, matrix = Frame(options.origin, options.geographic), np.eye(3)
     if options.homography and options.homography.suffix == ".csv":
         matrix, residuals = fit_file(options.homography, frame)

@@ -23,7 +23,7 @@ def fit(pixels: Any, floor: Any) -> np.ndarray:
     """
     pixels, floor = (np.asarray(points, np.float64).reshape(-1, 2) for points in (pixels, floor))
     if len(pixels) < 4:
-        raise ValueError(f"there are {len(pixels)} pairs of points; a homography needs four or more")
+        raise ValueError(f"got {len(pixels)} pairs of points; a homography requires at least four")
     for name, points in (("pixels", pixels), ("places", floor)):
         offset = points[None] - points[:, None]  # (k, k, 2)
         away = np.linalg.norm(offset, axis=-1)

@@ -68,7 +68,7 @@ def _projection(longitude: float, latitude: float) -> Any:
     try:
         from pyproj import Proj
     except ModuleNotFoundError:
-        raise ModuleNotFoundError("longitude and latitude need pyproj: pip install 'hitmac[site]'") from None
+        raise ModuleNotFoundError("longitude and latitude require pyproj: pip install 'hitmac[site]'") from None
     return Proj(proj="aeqd", lon_0=longitude, lat_0=min(max(latitude, -90.0), 90.0), datum="WGS84")
 
 
@@ -223,7 +223,7 @@ def _conversion(path: Path, name: Any) -> Callable[[np.ndarray], np.ndarray] | N
         from pyproj import Transformer
         from pyproj.exceptions import CRSError
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"the crs {name!r} needs pyproj: pip install 'hitmac[site]'") from None
+        raise ModuleNotFoundError(f"the crs {name!r} requires pyproj: pip install 'hitmac[site]'") from None
     try:
         change = Transformer.from_crs(str(name), "EPSG:4326", always_xy=True)
     except CRSError:

@@ -34,7 +34,7 @@ def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
             raise ValueError(f"{where}: it has {len(fields)} fields; it must have {', '.join(names)}")
         values = [number(where, name, text) for name, text in zip(names, fields, strict=False)]
         if values[1] < 0:
-            raise ValueError(f"{where}: id is {values[1]:g}; detections without an id have no tracks")
+            raise ValueError(f"{where}: id is {values[1]:g}; tracks require an id for every detection")
         if values[6:] != [0.0]:
             left, top, width, height = values[2:6]
             yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height

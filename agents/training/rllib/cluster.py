@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hitmac.agents.command_line import IMPORTS
+
 LOCAL = "local"
 """Address of a new cluster on this machine, which ends with this process."""
 
@@ -21,12 +23,14 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     `option` is the name of the address in messages, `local` further arguments of ``ray.init`` for a new cluster.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
+        raise ModuleNotFoundError(f"{option} requires Ray: pip install 'hitmac[ray]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_worker_niceness", "0")  # normal priority: Ray's processes are the training
     import ray
 
     local = {"include_dashboard": False} | local if address == LOCAL else {}
+    if IMPORTS in os.environ:
+        local["runtime_env"] = {"env_vars": {name: os.environ[name] for name in (IMPORTS, "PYTHONPATH")}}
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         if port.isdigit():  # Ray retries for minutes

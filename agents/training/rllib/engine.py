@@ -23,6 +23,7 @@ from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
 from stable_baselines3.common.logger import configure
 
+from hitmac.agents.command_line import import_modules
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, checked_device, save_policy
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training import learner, resume
@@ -62,6 +63,7 @@ class SceneEnvRunner:
         if ray.get_runtime_context().get_actor_id():  # one of several processes on its machine
             torch.set_num_threads(1)
             numba.set_num_threads(1)
+            import_modules(())
         options = dataclasses.replace(options, num_envs=len(scenes), device="cpu")
         self._model: Any
         self._model, self._venv, _ = learner.build(options, scenario)

@@ -19,7 +19,7 @@ try:
     from ray.rllib.core.rl_module.apis import ValueFunctionAPI
     from ray.rllib.core.rl_module.torch import TorchRLModule
 except ModuleNotFoundError:
-    raise ModuleNotFoundError("RLModules need RLlib: pip install 'hitmac[rllib]'") from None
+    raise ModuleNotFoundError("RLModules require RLlib: pip install 'hitmac[rllib]'") from None
 
 
 def weights_of(policy: nn.Module) -> dict[str, np.ndarray]:

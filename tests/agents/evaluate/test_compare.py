@@ -58,7 +58,7 @@ def test_any_agent_plays_without_identities(name, monkeypatch):
     assert episodes(agent, NAMELESS) == first
     assert episodes(name, NAMELESS, episodes=1, seed=2) == {metric: values[2:3] for metric, values in first.items()}
     assert {"gospa", "missed", "false", "localisation", "switches"} < first.keys()
-    with pytest.raises(ValueError, match="pretrained:any-size:nearest=2 is given nearest; without identities"):
+    with pytest.raises(ValueError, match="nearest=2 has the option nearest, which is not supported without"):
         load_agent("pretrained:any-size:nearest=2", NAMELESS)
 
 

@@ -84,7 +84,7 @@ def test_only_missing_matches_are_played(monkeypatch):
 
 
 @pytest.mark.parametrize(("arguments", "options", "message"), [
-    ((["mate:greedy"], ["greedy"], "hit-mac"), {}, "scenario is 'hit-mac', which has no warehouses; two teams play in"),
+    ((["mate:greedy"], ["greedy"], "hit-mac"), {}, "scenario 'hit-mac' is not a game of two teams, such as"),
     ((["mate:gredy"], ["greedy"], SMALL), {}, r"unknown rule 'gredy' of the sensors \(did you mean greedy\?\)"),
     ((["mate:greedy"], ["greedy"], SMALL), {"episodes": 0}, "episodes is 0"),
 ])  # fmt: skip
@@ -107,9 +107,9 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film is given; with --cross or"),
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross takes a single scenario"),
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is given; in a game of two"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film cannot be combined with"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross requires a single scenario; got 2"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is not supported in a game of two"),
     (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip
 def test_commands_that_are_refused(arguments, message, capsys):

@@ -61,7 +61,7 @@ def test_a_figure_is_one_whole_png_or_none(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         save_bars(path, shown)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ModuleNotFoundError, match=r"figures need matplotlib: pip install 'hitmac\[train\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"figures require matplotlib: pip install 'hitmac\[train\]'"):
         save_bars(path, shown)
     assert [one.read_bytes() for one in tmp_path.iterdir()] == [before]
 

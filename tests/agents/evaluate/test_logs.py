@@ -114,4 +114,4 @@ def test_the_command_prints_and_writes_them(log, tmp_path, capsys):
     assert f"\ncoverage           {found['coverage']:.3f}\n" in text
     with pytest.raises(SystemExit):
         main(["--log", str(log), "--tracks", str(path), str(path)])
-    assert "--tracks has 2 files; a log is compared with one" in capsys.readouterr().err
+    assert "--log requires a single file of --tracks; got 2" in capsys.readouterr().err

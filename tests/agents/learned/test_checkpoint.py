@@ -54,7 +54,7 @@ def test_a_policy_of_one_sensor_acts_for_all(tmp_path):
         own = {key: value[:, i] for key, value in shown.items()}
         np.testing.assert_array_equal(policy.predict(own, deterministic=True)[0], actions[:, i])
     load_agent(tmp_path, "hit-mac-6x5")
-    with pytest.raises(ValueError, match="for 4 sensors and 5 targets; it does not fit 4 and 7"):
+    with pytest.raises(ValueError, match="for 4 sensors and 5 targets, but the scenario has 4 and 7"):
         load_agent(tmp_path, "hit-mac-4x7")
 
 

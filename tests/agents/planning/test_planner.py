@@ -191,7 +191,7 @@ def test_a_plan_knows_the_discs_of_a_game(disc, seen):
     shown = task.observe()
     values, _ = agent.plan(shown["pairs"], shown["mask"] != 0, **agent.lists_of(shown))
     assert values[0, 0, 0] == pytest.approx(seen * (1 - 0.99**20) / 0.01, abs=0.1)
-    with pytest.raises(ValueError, match="the observation has no discs; in a game it needs the option discs=True"):
+    with pytest.raises(ValueError, match="a game requires the observer's option discs=True"):
         agent.predict({name: shown[name] for name in ("pairs", "mask")})
 
 

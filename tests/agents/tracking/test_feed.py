@@ -153,7 +153,10 @@ def test_wrong_arguments_are_named():
     feed = DetectionFeed(WIDE)
     feed.add(0, 1.0, [(1.0, 2.0)])
     for call, says in (
-        (lambda: DetectionFeed(WIDE.replace(identities=True, false_detections=0)), "identities is true; a feed"),
+        (
+            lambda: DetectionFeed(WIDE.replace(identities=True, false_detections=0)),
+            "identities is true; it must be false for a feed",
+        ),
         (lambda: DetectionFeed(WIDE, timeout=0), "timeout is 0.0; it must be over 0"),
         (lambda: feed.observe(np.nan, PLACES, HEADINGS), "now is nan; it must be a finite number"),
         (lambda: feed.observe(1.0, PLACES[:1], [0.0]), "shapes ((1, 2), (1,)); they must be ((2, 2), (2,))"),

@@ -323,7 +323,7 @@ def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
     ("call", "message"),
     [
         (lambda tracker: ParticleTracker(model="goal"), r"model is 'goal'; .* carry \(did you mean"),
-        (lambda tracker: ParticleTracker(model="carry"), "model is 'carry'; it needs a scenario with warehouses"),
+        (lambda tracker: ParticleTracker(model="carry"), "model is 'carry'; it requires a scenario with warehouses"),
         (lambda tracker: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
         (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
         (lambda tracker: tracker.see(np.full((2, 5, 2), np.nan), np.ones((2, 5), bool)), "position holds nan"),

@@ -38,8 +38,8 @@ def test_a_run_that_is_stopped_in_any_training_continues_as_if_never_stopped(pla
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--scenario", "hit-mac"], "--scenario is hit-mac, which has no warehouses; two teams play in mate-4v8-9"),
-    (["--seeds", "2"], "--seeds and --set are for single policies; run the job duel once for each seed"),
+    (["--scenario", "hit-mac"], "--scenario hit-mac is not a game of two teams, such as mate-4v8-9"),
+    (["--seeds", "2"], "--seeds and --sweep do not apply to the job duel; run it once for each seed"),
 ])  # fmt: skip
 def test_options_that_are_refused(options, message, here, capsys):
     with pytest.raises(SystemExit):

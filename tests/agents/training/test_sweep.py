@@ -16,7 +16,7 @@ from hitmac.agents import load_agent
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
-from hitmac.agents.training.resume import locked
+from hitmac.agents.training.resume import locked, open_run, resolve
 from hitmac.agents.training.sweep import is_finished, last_line, trainings, variations
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
@@ -33,7 +33,7 @@ def evaluated(run):
 
 
 def test_all_combinations_are_varied_with_every_seed():
-    options = CoverageOptions(set=("pooling=sum,mean", "weight-dim=8,16", "scaled=yes,no"), seed=2, seeds=2)
+    options = CoverageOptions(sweep=("pooling=sum,mean", "weight-dim=8,16", "scaled=yes,no"), seed=2, seeds=2)
     found = variations(options)
     assert list(found)[:2] == ["pooling=sum weight_dim=8 scaled=yes", "pooling=sum weight_dim=8 scaled=no"]
     values = [(one.pooling, one.weight_dim, one.scaled) for one in found.values()]
@@ -45,32 +45,47 @@ def test_all_combinations_are_varied_with_every_seed():
         "pooling-sum-weight_dim-8-scaled-yes/seed-3",
         "pooling-sum-weight_dim-8-scaled-no/seed-2",
     ]
-    assert all((one.set, one.seeds, one.is_group) == ((), 1, False) for _, one in group)
+    assert all((one.sweep, one.seeds, one.is_group) == ((), 1, False) for _, one in group)
     assert dataclasses.replace(trainings(CoverageOptions(), Path("x"))[0][1], run_dir=None) == CoverageOptions()
 
 
 def test_values_are_those_of_the_command_line():
-    found = variations(CoverageOptions(set=("features=frame,distance visible,motion", "critic=amc,None")))
+    found = variations(CoverageOptions(sweep=("features=frame,distance visible,motion", "critic=amc,None")))
     assert {one.features for one in found.values()} == {("frame",), ("distance", "visible"), ("motion",)}
     assert {one.critic for one in found.values()} == {"amc", None}
-    assert len(variations(CoverageOptions(set=("learning_rate=1e-3,0.001",)))) == 2  # by their words
-    both = HitMacOptions(set=("weight_dim=8,16",))
+    assert len(variations(CoverageOptions(sweep=("learning_rate=1e-3,0.001",)))) == 2  # by their words
+    both = HitMacOptions(sweep=("weight_dim=8,16",))
     assert [levels(one, Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
 
 
 @pytest.mark.parametrize(("given", "says"), [
-    (["pooling"], "--set is 'pooling'; it must have the form pooling=sum,mean"),
-    (["poling=sum,mean"], "--set names the unknown option 'poling' (did you mean pooling?)"),
-    (["seed=1,2"], "--set names seed,"),
-    (["algorithm=ppo,imitation"], "--set names algorithm,"),
+    (["pooling"], "--sweep is 'pooling'; it must have the form pooling=sum,mean"),
+    (["poling=sum,mean"], "--sweep names the unknown option 'poling' (did you mean pooling?)"),
+    (["seed=1,2"], "--sweep names seed,"),
+    (["algorithm=ppo,imitation"], "--sweep names algorithm,"),
     (["pooling=sum,sum"], "has 'sum' twice"),
-    (["pooling=sum", "pooling=mean"], "--set names pooling twice"),
-    (["scaled=perhaps"], "--set scaled=perhaps; it must be true or false"),
-    (["weight_dim=8,many"], "--set weight_dim: error:"),
+    (["pooling=sum", "pooling=mean"], "--sweep names pooling twice"),
+    (["scaled=perhaps"], "--sweep scaled=perhaps; it must be true or false"),
+    (["weight_dim=8,many"], "--sweep weight_dim: error:"),
     (["weight_dim=8,0"], "weight_dim=0: --weight-dim is 0"),
 ])  # fmt: skip
 def test_variations_that_are_refused(given, says, refused):
-    assert says in refused("--run-dir", "x", *(part for one in given for part in ("--set", one)), *SMALL)
+    assert says in refused("--run-dir", "x", *(part for one in given for part in ("--sweep", one)), *SMALL)
+
+
+def test_set_is_for_the_scenario_and_sweep_for_the_job(tmp_path, refused):
+    asked = CoverageOptions(set=("knowledge=shared",), sweep=("pooling=sum,mean",), run_dir=tmp_path / "run")
+    options, scenario = resolve(asked, {"set", "sweep", "run_dir"})
+    assert (scenario.knowledge, scenario.name) == ("shared", "hit-mac, knowledge=shared")
+    with open_run(options, scenario):
+        written = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
+    written["options"]["set"] = written["options"].pop("sweep")  # as before, when --set varied options
+    (tmp_path / "run/config.yaml").write_text(yaml.safe_dump(written))
+    resumed, again = resolve(CoverageOptions(run_dir=tmp_path / "run", resume=True), set())
+    assert (resumed.sweep, resumed.set, again.knowledge) == (("pooling=sum,mean",), (), "shared")
+    says = "--set pooling=sum,mean names an option of the job, not of the scenario: --sweep pooling=sum,mean"
+    assert says in refused("--set", "pooling=sum,mean")
+    assert "num_sensers (did you mean num_sensors?)" in refused("--set", "num_sensers=3")
 
 
 def test_the_last_line_of_a_log_has_no_progress_bar(tmp_path):
@@ -195,7 +210,7 @@ def test_trainings_hold_their_runs_and_end_with_the_process_that_started_them(st
 def test_variations_train_side_by_side_and_are_agents(here, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     tiny = [*SMALL, "--total-steps", 32, "--scenario", "hit-mac-2x2"]
-    here("--run-dir", "all", "--set", "pooling=sum,mean", *tiny, "--processes", 2, evaluated=True)
+    here("--run-dir", "all", "--sweep", "pooling=sum,mean", *tiny, "--processes", 2, evaluated=True)
     here("--run-dir", "alone", "--pooling", "mean", *tiny)
     assert differences(tensors("all/pooling-mean/seed-0"), tensors("alone")) == []
     found = evaluated("all")

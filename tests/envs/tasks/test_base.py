@@ -68,6 +68,9 @@ def test_a_new_task_has_options_is_listed_and_takes_its_name(guard, capsys):
     assert "  dsn/Guard-v0           6 steps; see any target\n" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Other is named 'Guard', which is the name of another task"):
         envs.register_task(type("Other", (GuardTask,), {}))
+    for taken in ("motion", "distance", "beliefs"):
+        with pytest.raises(ValueError, match=f"observer is named '{taken}', which is the name of other features"):
+            envs.register_observer(taken, Observer)
 
 
 def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path, monkeypatch, capsys):

@@ -52,5 +52,5 @@ def test_pictures_are_of_every_scene_and_of_copies():
 
 def test_pictures_need_pillow(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pictures need Pillow: pip install 'hitmac\[render\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pictures require Pillow: pip install 'hitmac\[render\]'"):
         gymnasium.make(ID, render_mode="rgb_array")

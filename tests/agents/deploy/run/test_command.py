@@ -57,9 +57,9 @@ def test_a_site_gets_the_form_of_real_detections():
 
 
 def test_cameras_without_a_place_or_that_zoom_are_refused():
-    with pytest.raises(ValueError, match="placement is areas; real cameras need fixed, with sensor_positions"):
+    with pytest.raises(ValueError, match="placement is areas; real cameras require fixed, with sensor_positions"):
         running(load_scenario("hit-mac"))
-    with pytest.raises(ValueError, match=r"zoom is \[30.0, 120.0\]; the cameras only turn, leave it out"):
+    with pytest.raises(ValueError, match=r"zoom is \[30.0, 120.0\]; it is not supported for real cameras"):
         running(SITE.replace(zoom=(30, 120)))
 
 

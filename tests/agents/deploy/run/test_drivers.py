@@ -311,7 +311,7 @@ def test_visca_with_answers_that_all_have_one_number(monkeypatch):
     camera.turn(0.0)
     assert camera.heading() == 0.0
     assert not wire.answers
-    with pytest.raises(ValueError, match="TCP is for plain messages"):
+    with pytest.raises(ValueError, match="it must be plain with transport tcp"):
         Visca(host="north", transport="tcp")
 
 

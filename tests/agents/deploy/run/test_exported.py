@@ -41,7 +41,7 @@ def test_the_targets_of_an_exported_policy_are_the_tracks_that_probably_exist(fo
 
 
 def test_a_policy_of_other_sensors_and_another_folder_are_none(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"is a policy of 2 sensors; the site has 3"):
+    with pytest.raises(ValueError, match=r"is a policy for 2 sensors, but the site has 3"):
         ExportedPolicy(
             folder, SITE.replace(num_sensors=3, sensor_positions=[(0, 0)] * 3, sensor_headings=(), pan_limits=())
         )

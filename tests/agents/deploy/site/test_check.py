@@ -116,5 +116,5 @@ def test_the_time_step_and_the_speed_are_proposed(interval, step, speed, tracks)
 
 
 def test_cameras_without_places_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="placement is areas; a site has the placement fixed, and sensor_positions"):
+    with pytest.raises(ValueError, match="placement is areas; a site requires fixed, with sensor_positions"):
         check(Scenario(), tmp_path / "site.png")

@@ -40,7 +40,7 @@ def test_many_pairs_average_their_noise():
 @pytest.mark.parametrize(
     ("pixels", "says"),
     [
-        (SQUARE[:3], "there are 3 pairs of points; a homography needs four or more"),
+        (SQUARE[:3], "got 3 pairs of points; a homography requires at least four"),
         ([(0, 0), (640, 0), (0, 0), (0, 480)], "the pixels of pairs 1 and 3 are the same"),
         ([(0, 0), (320, 1), (640, 0), (0, 480)], "the pixels of pairs 1, 2, 3 are on a line"),
         ([(0, 0), (1, 1), (5, 5), (9, 0), (7, 7)], "the pixels of pairs 1, 2, 3, 5 are on a line"),
@@ -74,7 +74,7 @@ def test_residuals_are_metres_in_a_table_that_names_the_worst(tmp_path):
         ("u,v,x\n1,2,3\n", "points.csv: the header is 'u, v, x'; it must name u, v, x, y once each"),
         ("u,v,x,y\n1,2,3,4\n1,2,three,4\n", "points.csv, line 3: x is 'three'; it must be a finite number"),
         ("u,v,x,y\n1,2,3,4\n1,2,3\n", "points.csv, line 3: it has more or fewer fields than the header"),
-        ("u,v,x,y\n1,2,3,4\n", "points.csv is not a file of pairs of points: there are 1 pairs of points"),
+        ("u,v,x,y\n1,2,3,4\n", "points.csv is not a file of pairs of points: got 1 pairs of points"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=says):

@@ -133,7 +133,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
     [
         (read_mot, "1,1,2,3,4\n", "line 1: it has 5 fields; it must have frame, id, left, top, width, height"),
         (read_mot, "1,1,2,3,4,5\n1,1,2,x,4,5\n", "line 2: top is 'x'; it must be a finite number"),
-        (read_mot, "1,-1,2,3,4,5,0.7\n", "line 1: id is -1; detections without an id have no tracks"),
+        (read_mot, "1,-1,2,3,4,5,0.7\n", "line 1: id is -1; tracks require an id for every detection"),
         (read_sumo, SUMO.replace('y="5"', ""), "not XML of SUMO: person:3: y is None; it must be a finite number"),
         (read_sumo, SUMO.replace('time="0.00"', ""), "vehicle:3: time is None; it must be a finite number"),
         (read_sumo, SUMO.replace('<person id="3"', "<person"), "not XML of SUMO: KeyError"),

@@ -84,17 +84,17 @@ def test_every_role_and_form_of_a_policy_trains(here, shared_ray):
 
 def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
     for arguments, says in (
-        (["coverage", *RLLIB[1:]], "--algorithm is imitation; --engine rllib requires --algorithm ppo"),
+        (["coverage", *RLLIB[1:]], "--algorithm imitation cannot be combined with --engine rllib, which requires ppo"),
         (["coordinator", *RLLIB[1:]], "--difference-rewards is True; it must be False"),
         ([*RLLIB, "--num-env-runners", 7], "--num-env-runners is 7; it must not exceed --num-envs, 6"),
         ([*RLLIB, "--num-learners", 9], "--num-learners is 9; it must not exceed --batch-size, 8"),
-        ([*RLLIB, "--ray", "auto", "--seeds", 2], "--ray is auto; a training with --engine rllib"),
-        ([*RLLIB, "--address", "auto", "--seeds", 2], "--address is auto; each of several trainings"),
+        ([*RLLIB, "--ray", "auto", "--seeds", 2], "--ray auto cannot be combined with --engine rllib"),
+        ([*RLLIB, "--address", "auto", "--seeds", 2], "--address auto cannot be combined with several trainings"),
         ([*RLLIB, "--address", "127.0.0.1:1"], "--address is '127.0.0.1:1'"),
     ):
         assert says in refused(*arguments, "--run-dir", "x")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    with pytest.raises(ValueError, match=r"^--engine is rllib; it requires Ray: pip install 'hitmac\[rllib\]'$"):
+    with pytest.raises(ValueError, match=r"^--engine rllib requires Ray: pip install 'hitmac\[rllib\]'$"):
         check(CoverageRewardOptions(engine="rllib"))
 
 
