@@ -245,6 +245,7 @@ def report(
     if not game:
         warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
         times |= reached(progress or Progress(), scenario)
+        warned += declined(options.start, metric, progress or Progress())
     save_evaluation(run_dir / "evaluation.json", evaluation)
     if metric == "coverage" and not game:
         save_pictures(run_dir, {size: evaluation}, "\n\n".join([reached_in_words(times), *warned]).strip())
@@ -258,6 +259,15 @@ def report(
             agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
             save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
     print("\n".join(["", cross_table(evaluation) if game else table(evaluation), *warned]))
+
+
+def declined(start: str | None, metric: str, progress: Progress) -> list[str]:
+    """Return a warning if the deterministic policy is worse on the curve than the policy `start` was."""
+    values = [point[POINT.index(metric)] for point in progress.evaluations]
+    if start is None or len(values) < 2 or not values[-1] < values[0]:
+        return []
+    first, last = values[0], values[-1]
+    return [f"Warning: its {metric} on the curve's episodes is {last:.3f}, lower than that of {start}, {first:.3f}."]
 
 
 def diagnostics(

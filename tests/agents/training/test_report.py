@@ -13,6 +13,7 @@ from hitmac.agents.training import report
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.report import (
     CurveEvaluation,
+    declined,
     diagnostics,
     reached,
     reached_in_words,
@@ -62,6 +63,15 @@ def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock(monkeypatch):
 
 def evaluation(metric="coverage", rotation=0.2, **means):
     return {"agents": {name: {metric: {"mean": mean}, "rotation": {"mean": rotation}} for name, mean in means.items()}}
+
+
+def test_a_policy_that_got_worse_than_its_start_is_reported():
+    better, worse = (Progress(evaluations=[(0, 0.0, 0.8, 0.2, 0.7), (9, 9.0, last, 0.2, 0.9)]) for last in (0.81, 0.79))
+    assert declined("pretrained:flat", "coverage", better) == declined(None, "coverage", worse) == []
+    assert declined("pretrained:flat", "coverage", Progress()) == []
+    (line,) = declined("pretrained:flat", "coverage", worse)
+    assert "0.790, lower than that of pretrained:flat, 0.800" in line
+    assert declined("pretrained:flat", "reward", worse) == []
 
 
 @pytest.mark.parametrize(
