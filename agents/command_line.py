@@ -36,6 +36,8 @@ _IMPORT = tyro.conf.arg(name="import", help="Module of your own to import first,
 
 def import_own(place: str, label: str) -> ModuleType:
     """Import a module from the current directory or an installed package; raise ValueError, with `label`, for none."""
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise ValueError(f"{label} is {place!r}; it must be a module's name, such as my_module")
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())
     try:

@@ -53,8 +53,10 @@ def register_task(task: type[Task]) -> None:
 def register_observer(name: str, observer: Callable[[Scenario], Any]) -> None:
     """Register a function from a scenario to its observer under a name, which then stands in place of features.
 
-    Raises ``ValueError`` if a feature, a set of features or another observer has the name.
+    Raises ``ValueError`` for a name that is no identifier, or that of a feature, a set or another observer.
     """
+    if not name.isidentifier():
+        raise ValueError(f"observer is named {name!r}; it must be a name such as crowded")
     taken = (*FEATURES, *FEATURE_SETS, "beliefs", "entities", "detections")
     if name in taken or OBSERVERS.setdefault(name, observer) is not observer:
         raise ValueError(f"observer is named {name!r}, which is the name of other features; give it another name")

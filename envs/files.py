@@ -59,16 +59,18 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+([eE][-+]?\d+)?")
 def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line, and the fields without blanks around them, of each row of a table but empty ones.
 
-    Tabs, semicolons, commas or blanks separate the fields: the first of these that the first row has. Unless it is
-    commas, a decimal comma in a number becomes a point. Raises ``ValueError``, which names the file, for other text.
+    Tabs, semicolons, commas or blanks separate the fields: the first of these that the first row has, but commas where
+    there are too many to be decimal ones. Unless it is commas, a decimal comma in a number becomes a point. Raises
+    ``ValueError``, which names the file, for other text.
     """
     try:
         text = read_text(path)
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise ValueError(f"{path} is not UTF-8 text: it has the byte 0x{byte:02x}; save it as UTF-8") from None
-    first = re.sub('"[^"]*"', "", text.strip().partition("\n")[0])
-    separator = next((one for one in "\t;," if one in first), " ")
+    first = re.sub('"[^"]*"', "", text.strip().partition("\n")[0].strip())
+    commas = first.count(",")  # decimal ones are at most one more than separators
+    separator = next((one for one in "\t;" if 0 < first.count(one) >= commas - 1), "," if commas else " ")
     lines = map(str.strip, io.StringIO(text)) if separator == " " else io.StringIO(text)
     rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     try:

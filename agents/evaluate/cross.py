@@ -124,16 +124,18 @@ def cross_table(evaluation: Mapping[str, Any]) -> str:
     """Return the matrices of :func:`evaluate_cross` as tables for the terminal, targets in columns."""
     letters = {name: chr(ord("A") + j) for j, name in enumerate(evaluation["targets"])}
     lines = [title(evaluation), "", "targets:", *(f"  {letter}  {name}" for name, letter in letters.items())]
+    bracketed = False
     for measure, wanted_by in MEASURES.items():
         rows = [["sensors", *letters.values()]]
         for name, cells in zip(evaluation["sensors"], evaluation[measure]["matrix"], strict=True):
             rows.append([label_of(name, {}), *map(_cell, cells)])
         if sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2 > _WIDTH:  # without intervals
             rows = [[cell.partition(" (")[0] for cell in row] for row in rows]
+        bracketed |= any(" (" in cell for row in rows[1:] for cell in row[1:])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["", f"{measure} (the {wanted_by} want more):", ""]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", "In brackets: 95 % intervals."])
+    return "\n".join([*lines, "", *(["In brackets: 95 % intervals."] if bracketed else [])]).rstrip()
 
 
 def _cell(summed: Mapping[str, Any]) -> str:

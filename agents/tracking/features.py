@@ -426,7 +426,8 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
     try:
         return tuple(features) if tuple(features) in known else observation.check_features(features)
     except ValueError as error:
-        raise ValueError(f"{error}{IMPORT_HINT}") from None
+        hint = IMPORT_HINT if "unknown feature" in str(error) else ""
+        raise ValueError(f"{error}{hint}") from None
 
 
 def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:

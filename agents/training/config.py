@@ -225,6 +225,8 @@ class Options(EncoderConfig, RunOptions):
 
     def _rules_of_engines(self) -> validation.Rules:
         rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
+        compiles = self.algorithm != "imitation" and not rllib
+        yield "compiled", not self.compiled or compiles, "requires learning from reward by --engine sb3"
         for name in ("num_env_runners", "num_learners", "address"):
             yield name, rllib or not getattr(self, name), "requires --engine rllib"
         if rllib:
@@ -232,7 +234,6 @@ class Options(EncoderConfig, RunOptions):
             yield "engine", installed, "requires Ray: pip install 'hitmac[rllib]'"
             words = "cannot be combined with --engine rllib, which requires ppo, as in the job coverage-ppo"
             yield "algorithm", self.algorithm == "ppo", words
-            yield "difference_rewards", self.credit == "team", "it must be False with --engine rllib"
             yield "num_env_runners", runners <= self.num_envs, f"it must not exceed --num-envs, {self.num_envs}"
             yield "num_learners", learners <= self.batch_size, f"it must not exceed --batch-size, {self.batch_size}"
             yield "ray", not self.ray, "cannot be combined with --engine rllib, whose cluster is that of --address"
@@ -266,7 +267,8 @@ class Options(EncoderConfig, RunOptions):
     @property
     def credit(self) -> str:
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
-        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
+        own = self.difference_rewards and self.algorithm != "imitation" and self.engine == "sb3"
+        return "difference_rewards" if own else "team"
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -307,7 +309,7 @@ class CoverageRewardOptions(Options):
     else PPO with a centralised critic."""
     memory: Annotated[str, Choice(MEMORIES)] = "none"
     """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
-    by imitation with --knowledge shared, with other defaults."""
+    with --knowledge shared, with other defaults."""
 
     def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
@@ -537,15 +539,21 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
             defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
-        if asked.engine == "rllib" and defaults.difference_rewards:
-            defaults = dataclasses.replace(defaults, difference_rewards=False)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 
 
-def preset_of(kind: Any, algorithm: str, memory: str = "none", game: bool = False) -> dict[str, Any]:
-    """Return the preset of a job for an algorithm, a memory and a game of two teams."""
-    situation = "memory" if memory != "none" else "game" if game and algorithm == "imitation" else algorithm
+def preset_of(
+    kind: Any, algorithm: str, memory: str = "none", game: bool = False, start: str | None = None
+) -> dict[str, Any]:
+    """Return the preset of a job for an algorithm, a memory, a game of two teams, and a policy to start from."""
+    situation = algorithm
+    if memory != "none":
+        situation = "memory"
+    elif algorithm == "imitation":
+        situation = "game" if game else algorithm
+    elif start is not None:
+        situation = "start"
     return kind.presets.get(situation, kind.presets.get(algorithm, kind.presets["plain"]))
 
 
@@ -559,7 +567,7 @@ def with_defaults(
         changes |= {"start": start} | network_of(start, kind.task.spec.name)
     if (memory := changes.get("memory", memory)) != "none":
         changes["memory"] = memory
-    values = preset_of(kind, algorithm, memory, game and start is None)
+    values = preset_of(kind, algorithm, memory, game and start is None, start)
     return kind(**{name: NO_LIMIT.get(name, value) for name, value in values.items()} | changes)
 
 

@@ -76,7 +76,10 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     else:
         kind = RecurrentPPO if options.recurrent else PPO
         shared |= {"gamma": options.gamma, "gae_lambda": options.gae_lambda, "ent_coef": options.entropy}
-        shared |= {"normalize_values": options.normalize_values, "compiled": options.compiled}
+        shared |= {
+            "normalize_values": options.normalize_values and options.engine == "sb3",
+            "compiled": options.compiled,
+        }
     if options.algorithm == "a2c":  # PPO with one gradient step on a rollout, whose ratios are 1
         shared |= {"n_epochs": 1, "batch_size": rollout}
         rms = {
@@ -174,8 +177,11 @@ def take_weights(policy: nn.Module, start: str) -> None:
 
 
 def entropy_share(model: Learner) -> float | None:
-    """Return the policy's mean entropy on the last observations as a share of the highest; None for imitation."""
-    if isinstance(model, Imitation) or (observation := model._last_obs) is None:
+    """Return the policy's mean entropy on the last observations as a share of the highest.
+
+    It is None for imitation, and for a policy with a memory.
+    """
+    if isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
         return None
     return entropy_on(model.policy, observation)
 
@@ -335,15 +341,13 @@ class RolloutCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
-        simulator, rewards = self.training_env.task.simulator, self.locals["rewards"]
-        check_finite("the reward", rewards, self._first_row)
+        simulator = self.training_env.task.simulator
+        check_finite("the reward", self.locals["rewards"], self._first_row)
         for part in self.locals["new_obs"].values():
             if part.dtype.kind == "f":
                 check_finite("the observation", part, self._first_row)
-        # With credit for every sensor, their rewards sum to the team's.
-        reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
-        coverage = simulator.observed_coverage
-        self._sums += np.nan_to_num(coverage).mean(), simulator.rotation.mean(), reward.mean()
+        coverage, reward = simulator.observed_coverage, self.training_env.rewards.mean()
+        self._sums += np.nan_to_num(coverage).mean(), simulator.rotation.mean(), reward
         self._numbers += 1 - np.isnan(coverage).mean(), 1, 1
         return self._clock is None or not self._clock.is_overdue
 

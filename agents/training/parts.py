@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 def learn_from(
     parts: Sequence[Any],
-    loss_of: Callable[[Any], tuple[Tensor, Any]],
+    loss_of: Callable[[Any], tuple[Tensor, int]],
     policy: Any,
     max_grad_norm: float,
     threads: ThreadPoolExecutor,
@@ -24,13 +24,13 @@ def learn_from(
     """
     learning = [parameter for parameter in policy.parameters() if parameter.requires_grad]
 
-    def gradient_of(part: Any) -> tuple[Sequence[Tensor | None], Tensor, Any]:
+    def gradient_of(part: Any) -> tuple[Sequence[Tensor | None], Tensor, int]:
         loss, decisions = loss_of(part)
         return torch.autograd.grad(loss, learning, allow_unused=True), loss.detach(), decisions
 
     gradients, losses, decisions = zip(*in_parallel(threads, gradient_of, parts), strict=True)
     number = sum(decisions)
-    if isinstance(number, int) and number == 0:
+    if number == 0:
         return None
     for parameter, *found in zip(learning, *gradients, strict=True):
         known = [gradient for gradient in found if gradient is not None]

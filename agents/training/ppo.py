@@ -104,6 +104,9 @@ class PPO(stable_baselines3.PPO):
         compiled: compile the loss by ``torch.compile``, and on a CUDA device capture it in graphs. All minibatches have
             the same shapes.
         **options: those of ``stable_baselines3.PPO``, but for `use_sde`, `target_kl`, `clip_range_vf` and buffers.
+
+    Raises:
+        ValueError: an option that is not supported, or credits of environments and policy that differ.
     """
 
     policy: AttentionPolicy
@@ -112,8 +115,10 @@ class PPO(stable_baselines3.PPO):
     def __init__(
         self, policy: Any, env: Any, *, normalize_values: bool = True, compiled: bool = False, **options: Any
     ) -> None:
+        if given := [name for name in ("use_sde", "target_kl", "clip_range_vf") if options.get(name)]:
+            raise ValueError(f"{' and '.join(given)} cannot be given; this PPO supports none of them")
         self.normalize_values, self.compiled = normalize_values, compiled
-        super().__init__(policy, env, **{"rollout_buffer_class": Rollout} | options)
+        super().__init__(policy, env, rollout_buffer_class=Rollout, **options)  # type: ignore[arg-type]
 
     def _setup_model(self) -> None:
         super()._setup_model()
@@ -128,6 +133,10 @@ class PPO(stable_baselines3.PPO):
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "_sums"]
 
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        states, tensors = super()._get_torch_save_params()
+        return states, [*tensors, "value_mean", "value_deviation"]
+
     def collect_rollouts(self, env: VecEnv, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """Collect a rollout of the policy; see Stable-Baselines3."""
         self.policy.set_training_mode(False)
@@ -136,7 +145,8 @@ class PPO(stable_baselines3.PPO):
         observations: list[dict[str, Tensor]] = []
         steps: list[dict[str, Tensor]] = []
         with ThreadPoolExecutor(1) as threads, one_thread_each(), torch.no_grad():
-            observation, acting = self._observed(), self._acting(env)
+            observation = self._observed()
+            acting = self._acting(env, observation)
             for _ in range(n_rollout_steps):
                 logits, values = self._judge(observation, threads)
                 choice = self.policy.distribution_of(logits)
@@ -153,11 +163,15 @@ class PPO(stable_baselines3.PPO):
                 step = {"actions": actions, "values": values, "acting": acting}
                 step["log_probs"] = choice.log_prob(actions).reshape(len(values), -1)
                 step["rewards"] = self._tensor(rewards.reshape(len(rewards), -1))
+                if not step["rewards"].shape == values.shape == acting.shape:
+                    shapes = f"rewards are {tuple(step['rewards'].shape)}, values {tuple(values.shape)}"
+                    raise ValueError(f"{shapes}; environments and policy must have the same credit")
                 limited = [
                     done and info.get("TimeLimit.truncated", False) for done, info in zip(dones, infos, strict=True)
                 ]
                 step["terminated"] = self._tensor((dones & ~np.array(limited))[:, None])
-                observation, acting = self._observed(), self._acting(env)
+                observation = self._observed()
+                acting = self._acting(env, observation)
                 step["goes_on"] = acting & ~self._tensor(dones[:, None])
                 steps.append(step)
             last = self._judge(observation, threads, last=True)[1]
@@ -204,7 +218,7 @@ class PPO(stable_baselines3.PPO):
             tensor = tensor.pin_memory()
         return tensor.to(self.device, non_blocking=True)
 
-    def _acting(self, env: Any) -> Tensor:
+    def _acting(self, env: Any, observation: dict[str, Tensor]) -> Tensor:
         """Return True (B, k) for the sensors that act on the last observation."""
         acting = env.acting() if hasattr(env, "acting") else np.ones(env.num_envs, np.bool_)
         return self._tensor(acting.reshape(len(acting), -1))
@@ -319,8 +333,9 @@ class RecurrentPPO(PPO):
         starts = self._tensor(np.asarray(self._last_episode_starts, np.bool_))
         return {"pairs": self._tensor(self._last_obs["pairs"]), "starts": starts}  # type: ignore[index]
 
-    def _acting(self, env: Any) -> Tensor:
-        return works(self._tensor(self._last_obs["pairs"]))  # type: ignore[index]
+    def _acting(self, env: Any, observation: dict[str, Tensor]) -> Tensor:
+        working = works(observation["pairs"])
+        return working if self.policy.credit == "difference_rewards" else working.any(-1, keepdim=True)
 
     def _judge(self, observation: dict[str, Tensor], threads: Any, *, last: bool = False) -> tuple[Tensor, Tensor]:
         pairs, starts = observation["pairs"][None], observation["starts"][None]

@@ -79,8 +79,12 @@ def resolve(
 def _set(asked: Job) -> Scenario:
     """Load the scenario of a new run, with the parameters that ``--set`` changes."""
     for text in asked.set:
-        if hasattr(asked, name := text.partition("=")[0].replace("-", "_")) and not hasattr(Scenario, name):
-            raise ValueError(f"--set {text} names an option of the job, not of the scenario: --sweep {text}")
+        name = text.partition("=")[0].replace("-", "_")
+        if name in {one.name for one in dataclasses.fields(asked)} and not hasattr(Scenario, name):
+            raise ValueError(
+                f"--set {text} names an option of the job, not of the scenario; give {flag(name)}, or to vary it "
+                f"--sweep {text}"
+            )
     scenario = load_scenario(asked.scenario)
     return with_settings(scenario, asked.set) if asked.set else scenario
 
@@ -342,7 +346,7 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
             state = torch.from_numpy(groups["random"][model.device.type])
             torch.get_device_module(model.device).set_rng_state(state, model.device)
         model._n_updates = int(groups["progress"]["updates"][0])
-        model.set_state(groups["learner"])
+        model.set_state(groups.get("learner") or groups["buffer"])  # its name in version 0.1
     except DAMAGED as error:
         raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
     return progress

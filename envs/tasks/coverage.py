@@ -168,7 +168,7 @@ class CoverageTask(Task):
         coverage = game.real_coverage if self.reward == "real_coverage" else simulator.coverage
         return coverage - self.turn_cost * simulator.rotation
 
-    def difference_rewards(self) -> np.ndarray:
+    def difference_rewards(self) -> np.ndarray | None:
         """Return what the last reward would have lost without each sensor's views and turn (B, n).
 
         It is the difference reward (Wolpert and Tumer, "Optimal payoff functions for members of collectives", Advances
@@ -177,6 +177,8 @@ class CoverageTask(Task):
         sum to the reward, less the coverage by targets that several see. With the reward ``"duel"`` it is 1 for each
         target with a bounty that only this sensor sees, and 1 more if that target delivers, as its bounty is lower.
         """
+        if type(self).step is not CoverageTask.step:  # another reward
+            return super().difference_rewards()
         simulator, game = self.simulator, self.simulator.game
         marginal = np.zeros(simulator.state.visible.shape)
         simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))

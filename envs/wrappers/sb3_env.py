@@ -62,6 +62,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             observed, decided = own_observation_space(observed), task.actor_space
         self._rows = task.actors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
+        self.rewards = np.zeros(task.num_envs * self._rows)  # of the last step, the task's, whatever the credit
         self._started = time.time()
         self._actions = np.zeros(0)
         self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
@@ -112,6 +113,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             own = self.task.sensor_rewards()
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
         self.returns += reward
+        self.rewards = reward
         if self.credit == "difference_rewards":
             reward = np.asarray(self.task.difference_rewards())
             reward = reward.reshape(-1) if self.per_sensor else reward

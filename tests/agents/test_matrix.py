@@ -170,6 +170,7 @@ IMITATION = {
     "temperature": (0.1, 1.0),
 }
 COVERAGE = IMITATION | {"per_sensor": (False, True), "turn_cost": (0.0, 0.5)}
+COVERAGE |= {"difference_rewards": (True, False), "normalize_values": (True, False)}
 OWN = {
     "coverage": COVERAGE,
     "coverage-ppo": COVERAGE,

@@ -157,7 +157,7 @@ def convert(options: Convert) -> None:
     elif options.homography:
         matrix, own = read_homography(options.homography)
         if own != Frame() and frame not in (own, Frame()):
-            raise ValueError(f"--origin is {frame.origin}; {options.homography} is for {own.origin}, leave it out")
+            raise ValueError(f"--origin and --geographic are not those of {options.homography}; leave them out")
         frame = frame if own == Frame() else Frame()
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
@@ -187,10 +187,15 @@ def find_zero(options: Zero) -> None:
     """Turn a camera, and write its zero and its sign."""
     scenario, _ = running(load_scenario(options.site))
     names, place, moved = names_of(scenario), options.towards, options.moved
-    known = options.camera in names and moved in ("", *WAYS)
-    if not (known and len(place) in (1, 2) and np.isfinite(place).all()):
-        given = f"camera {options.camera!r}, --towards {place}, --moved {moved!r}"
-        raise ValueError(f"{given}; they must be one of {', '.join(names)}; a heading, or x y; left or right")
+    if options.camera not in names:
+        hint = did_you_mean(options.camera, names)
+        raise ValueError(f"unknown camera {options.camera!r}{hint}: known are {', '.join(names)}")
+    if not (len(place) in (1, 2) and np.isfinite(place).all()):
+        raise ValueError(
+            f"--towards is {place}; it must be a heading, degrees, or the place x y of what is in the middle"
+        )
+    if moved not in ("", *WAYS):
+        raise ValueError(f"--moved is {moved!r}; it must be left or right")
     i = names.index(options.camera)
     away = np.subtract(place, scenario.sensor_positions[i])
     heading = place[0] if len(place) == 1 else math.degrees(math.atan2(away[1], away[0]))

@@ -93,10 +93,14 @@ def read_homography(path: Path) -> tuple[np.ndarray, Frame]:
         else:  # JSON is YAML; OpenCV's tag and the line of its version are not
             lines = [line for line in read_text(path).splitlines() if not line.startswith("%YAML")]
             value = parse_yaml("\n".join(lines).replace("!!opencv-matrix", ""))
-        value = [row for _, row in read_table(path)] if isinstance(value, str) else value
+        if isinstance(value, str):  # YAML has dropped comments and lines
+            rows = [row for _, row in read_table(path)] if {";", "\t"} & {*value} else None
+            value = rows or value.replace(",", " ").split()
         given = value if isinstance(value, dict) else {}
-        x, y = (number(str(path), "origin", part) for part in given.get("origin", (0.0, 0.0)))
-        frame = Frame((x, y), given.get("geographic") is True)
+        frame = Frame()
+        if "geographic" in given:  # as ``hitmac site homography`` writes it
+            x, y = (number(str(path), "origin", part) for part in given["origin"])
+            frame = Frame((x, y), given["geographic"] is True)
     found = _matrices("", value)
     found = [one for one in found if one[0].lower() in ("homography", "h")] or found
     if len(found) != 1 or not np.linalg.cond(found[0][1]) < 1e15:

@@ -117,7 +117,6 @@ def test_spaces_that_do_not_fit_are_refused():
     for action_space, options, message in (
         (spaces.MultiDiscrete([3] * 5), {}, r"MultiDiscrete\(\[3 3 3 3 3\]\); for 4 sensors and 5 targets"),
         (spaces.MultiBinary(7), {}, r"it must be MultiBinary\(20\), MultiDiscrete"),
-        (spaces.Discrete(3), {"credit": "difference_rewards"}, r"the action space is Discrete\(3\)"),
     ):
         with pytest.raises(ValueError, match=message):
             AttentionPolicy(space, action_space, lambda _: 1e-3, **options)

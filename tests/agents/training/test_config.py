@@ -156,7 +156,6 @@ def test_numbers_out_of_range_are_refused(job):
         (["--colour", "red"], "--colour"),
         (["hit-mac", "--minutes", "5"], "; it is an option of coverage, coverage-ppo, executor, coordinator"),
         (["hit-mac", "--algorithm", "a2c"], "--algorithm is a2c; it must be ppo or imitation"),
-        (["--no-difference-rewards"], "coverage has no --difference-rewards; it is an option of coordinator"),
         (["--minutes", "0"], "--minutes is 0.0; it must be over 0"),
         (["--epochs", "0"], "--epochs is 0; it must be 1 or more"),
         (["--batch-size", "1"], "--batch-size is 1; it must be 2 or more"),

@@ -30,6 +30,7 @@ KINDS = {
     "coordinator": ("Coordinator", {}),
     "coordinator, by sensor": ("Coordinator", BY_SENSOR),
     "recurrent": ("Coverage", {"features": RECURRENT_FEATURES} | BY_SENSOR),
+    "recurrent, team": ("Coverage", {"features": RECURRENT_FEATURES}),
 }
 A2C = {"n_epochs": 1, "batch_size": 48, "normalize_advantage": False}
 
@@ -41,10 +42,10 @@ def space_of(n, m, d=3):
 def learner(kind, scenario=SCENE, **options):
     """Return PPO in 6 scenes, with rollouts of 8 steps."""
     task, of_task = KINDS[kind]
-    scenario = scenario.replace(knowledge="shared") if kind == "recurrent" else scenario
+    scenario = scenario.replace(knowledge="shared") if "recurrent" in kind else scenario
     venv = DirectionalSensorVecEnv(task, 6, scenario, 0, **of_task)
     torch.manual_seed(0)
-    learns, policy = (RecurrentPPO, RecurrentPolicy) if kind == "recurrent" else (PPO, AttentionPolicy)
+    learns, policy = (RecurrentPPO, RecurrentPolicy) if "recurrent" in kind else (PPO, AttentionPolicy)
     network = {"weight_dim": 4, "credit": "team" if venv.per_sensor else venv.credit}
     options = {"n_steps": 8, "batch_size": 16, "n_epochs": 2, "seed": 0, "device": "cpu"} | options
     return learns(policy, venv, policy_kwargs=network, **options)
@@ -222,7 +223,7 @@ def test_advantages_are_stable_baselines3s():
 
 
 @pytest.mark.parametrize(("kind", "options"), [
-    *((kind, {}) for kind in KINDS if kind != "recurrent"), ("executor", A2C), ("coordinator, by sensor", A2C),
+    *((kind, {}) for kind in KINDS if "recurrent" not in kind), ("executor", A2C), ("coordinator, by sensor", A2C),
 ])  # fmt: skip
 def test_an_update_depends_on_sensors_that_act_only(kind, options, monkeypatch):
     """Other rewards, values and likelihoods of sensors that do not act give the same update."""
@@ -304,6 +305,8 @@ def test_a_saved_learner_goes_on(kind, tmp_path):
     model.save(tmp_path / "model")
     loaded = type(model).load(tmp_path / "model", env=learner(kind).env)
     assert loaded.num_timesteps == 48
+    assert (loaded.value_mean, loaded.value_deviation) == (model.value_mean, model.value_deviation)
+    assert loaded.value_deviation > 0
     assert all(torch.equal(one, other) for one, other in zip(weights(model), weights(loaded), strict=True))
     observation = model.env.reset()
     actions = [one.predict(observation, deterministic=True)[0] for one in (model, loaded)]
@@ -314,7 +317,7 @@ def test_a_saved_learner_goes_on(kind, tmp_path):
 
 
 def test_any_environment_with_pairs_and_a_mask_will_do():
-    """Without ``acting`` every row acts; an episode that terminates has no further value."""
+    """Without ``acting`` every row acts; a time limit is no termination."""
 
     class Bandit(DirectionalSensorVecEnv):
         acting = property()

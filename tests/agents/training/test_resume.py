@@ -35,6 +35,7 @@ LEARNERS = [
     ("coverage", "hit-mac-3x2", {"features": ("beliefs",), "teacher": "belief-planner-fastest"}),
     ("coverage", "nameless", {"teacher": "planner-fast"}),
     ("coverage-ppo", "hit-mac-3x2", {}),
+    ("coverage-ppo", "hit-mac-3x2", {"memory": "recurrent"}),
     ("coverage-ppo", "random", {"algorithm": "a2c", "nearest": 2}),
     ("executor", "obstacles", {}),
     ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from stable_baselines3 import SAC
 
+from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.envs.scenes import BY_RATE
 
@@ -109,6 +110,13 @@ def test_the_other_calls_of_a_vec_env():
     assert venv.get_images() == [None] * 3
 
 
+class OwnReward(CoverageTask):
+    """Task with a reward of its own, of which no part is any sensor's."""
+
+    def step(self, *args, **options):
+        return super().step(*args, **options) ** 2
+
+
 def test_wrong_use_is_refused():
     venv = DirectionalSensorVecEnv("Coverage", 2, per_sensor=True)
     venv.reset()
@@ -117,7 +125,7 @@ def test_wrong_use_is_refused():
         (lambda: venv.env_method("fly"), "have no method 'fly'"),
         (lambda: venv.step(np.zeros((2, 4), int)), r"action has shape \(2, 4\); it must have shape \(8,\)"),
         (lambda: DirectionalSensorVecEnv("Coverage", credit="tea"), "credit is 'tea'; it must be team"),
-        (lambda: DirectionalSensorVecEnv("Coverage", credit="difference_rewards"), "has no difference rewards"),
+        (lambda: DirectionalSensorVecEnv(OwnReward, credit="difference_rewards"), "has no difference rewards"),
         (lambda: DirectionalSensorVecEnv("Coordinator", per_sensor=True), "decides for all sensors at once"),
     ):
         with pytest.raises((ValueError, AttributeError), match=says):

@@ -98,7 +98,7 @@ def test_ctrl_c_stops_the_camera(find, monkeypatch):
         ),
         ("south", "--towards (), --moved ''; they must be"),
         ("south --towards 180 --moved up", "a heading, or x y; left or right"),
-        ("0 --towards 45 --site hit-mac", "placement is areas; real cameras need fixed, with sensor_positions"),
+        ("0 --towards 45 --site hit-mac", "placement is areas; real cameras require fixed, with sensor_positions"),
         ("south --towards nan", "--towards (nan,), --moved"),
         ("north --towards 45", "cameras.yaml: the driver of camera north has no zero; onvif and visca have"),
         ("south --towards 97 --yes", "south is 97; it must be 7.5 degrees or more inside its pan_limits, 90 to 270"),

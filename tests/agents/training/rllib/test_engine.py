@@ -85,7 +85,7 @@ def test_every_role_and_form_of_a_policy_trains(here, shared_ray):
 def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
     for arguments, says in (
         (["coverage", *RLLIB[1:]], "--algorithm imitation cannot be combined with --engine rllib, which requires ppo"),
-        (["coordinator", *RLLIB[1:]], "--difference-rewards is True; it must be False"),
+        ([*RLLIB, "--compiled"], "--compiled True requires learning from reward by --engine sb3"),
         ([*RLLIB, "--num-env-runners", 7], "--num-env-runners is 7; it must not exceed --num-envs, 6"),
         ([*RLLIB, "--num-learners", 9], "--num-learners is 9; it must not exceed --batch-size, 8"),
         ([*RLLIB, "--ray", "auto", "--seeds", 2], "--ray auto cannot be combined with --engine rllib"),
