@@ -260,7 +260,13 @@ class PPO(stable_baselines3.PPO):
         """Return the rows of the minibatches of an epoch, in random order."""
         total = self.rollout_buffer.steps["values"][..., 0].numel()
         size = min(self.batch_size, total)
-        return list(torch.randperm(total)[: total // size * size].to(self.device).split(size))
+        return self._shuffled(total, size)
+
+    def _shuffled(self, total: int, size: int) -> list[Tensor]:
+        """Return the numbers below `total` in batches, in an order that depends on the seed and the updates so far."""
+        order = torch.Generator().manual_seed((self.seed or 0) * 2**32 + self._n_updates)  # the same on every device
+        chosen = torch.randperm(total, generator=order, device="cpu")[: total // size * size]
+        return [rows.to(self.device) for rows in chosen.split(size)]
 
     def _divided(self, rows: Tensor) -> list[Tensor]:
         return [rows[one] for one in self._slices(len(rows))]
@@ -346,7 +352,7 @@ class RecurrentPPO(PPO):
     def _minibatches(self) -> list[Tensor]:
         steps, scenes = self.rollout_buffer.steps["values"].shape[:2]
         size = min(max(1, self.batch_size // steps), scenes)
-        return list(torch.randperm(scenes)[: scenes // size * size].to(self.device).split(size))
+        return self._shuffled(scenes, size)
 
     def _of(self, name: str, rows: Tensor) -> Tensor:
         return self.rollout_buffer.steps[name][:, rows].flatten(0, 1)

@@ -83,7 +83,9 @@ def test_set_is_for_the_scenario_and_sweep_for_the_job(tmp_path, refused):
     (tmp_path / "run/config.yaml").write_text(yaml.safe_dump(written))
     resumed, again = resolve(CoverageOptions(run_dir=tmp_path / "run", resume=True), set())
     assert (resumed.sweep, resumed.set, again.knowledge) == (("pooling=sum,mean",), (), "shared")
-    says = "--set pooling=sum,mean names an option of the job, not of the scenario: --sweep pooling=sum,mean"
+    says = (
+        "--set pooling=sum,mean names an option of the job, not of the scenario; give --pooling, or to vary it --sweep"
+    )
     assert says in refused("--set", "pooling=sum,mean")
     assert "num_sensers (did you mean num_sensors?)" in refused("--set", "num_sensers=3")
 

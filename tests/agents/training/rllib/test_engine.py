@@ -39,7 +39,7 @@ def shared_ray(monkeypatch):
 @pytest.mark.slow
 def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, shared_ray, capfd):
     asked = [*RLLIB, "--total-steps", 48]
-    here(*asked[:1], *asked[3:], "--run-dir", "sb3", evaluated=True)
+    here(*asked[:1], *asked[3:], "--no-difference-rewards", "--run-dir", "sb3", evaluated=True)
     for name in ("one", "two"):
         here(*asked, "--run-dir", name, evaluated=True)
     printed = capfd.readouterr()
@@ -51,7 +51,13 @@ def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, sha
     assert len(list(Path("one/tensorboard").iterdir())) == 1
     one, two, other = map(state, ("one", "two", "sb3"))
     assert one.keys() - other.keys() == {"seeds/used"}
-    assert {name.split("/")[0] for name in other.keys() - one.keys()} == {"simulator", "random", "venv", "progress"}
+    assert {name.split("/")[0] for name in other.keys() - one.keys()} == {
+        "simulator",
+        "random",
+        "venv",
+        "progress",
+        "learner",
+    }
     assert differences(one, two) == []  # the same seed gives the same run in one process
     assert load_policy("one")[1].training_seeds == (2**40, 2**40 + 5)
     assert [point["steps"] for point in json.loads(Path("one/curve.json").read_text())["exploring"]] == [24, 48]
@@ -75,7 +81,7 @@ def test_every_role_and_form_of_a_policy_trains(here, shared_ray):
         ("executor",),
         ("coordinator", "--no-difference-rewards"),
         ("coverage", "--algorithm", "ppo", "--per-sensor", "--critic", "no_prefix"),
-        ("coverage-ppo", "--nearest", "2", "--neighbours", "1", "--scenario", "random"),
+        ("coverage-ppo", "--nearest", "2", "--neighbours", "1", "--attend-over", "agents", "--scenario", "random"),
     ]):  # fmt: skip
         here(*arguments, *RLLIB[1:], "--total-steps", 60, "--run-dir", number)
         assert steps_of(str(number)) >= 60
