@@ -152,7 +152,8 @@ def test_calibration_files_of_every_form_hold_the_same_matrix(name, tmp_path):
         ("a.yaml", "- [1, 0, 0]\n- [0, .nan, 0]\n- [0, 0, 1]\n", "has no matrix"),
         ("a.json", '{"K": [[812.5, 0, 320], [0, 810, 240], [0, 0, 1]]}', "intrinsic matrix of a lens, with the focal "
          "lengths 812.5 and 810 pixels; it must have a homography, from pixels to the floor"),
-        ("a.json", json.dumps({"H": MATRIX, "origin": ["a", 1], "geographic": False}), "origin is 'a'; it must be a finite number"),
+        ("a.json", json.dumps({"H": MATRIX, "origin": ["a", 1], "geographic": False}),
+         "origin is 'a'; it must be a finite number"),
         ("a.json", json.dumps([[10**400, 0, 0], [0, 1, 0], [0, 0, 1]]), "has no matrix"),
         ("a.json", json.dumps({"H": MATRIX, "origin": 3, "geographic": False}), "a.json is not a calibration file"),
         ("a.npy", np.array([{}], object), "a.npy is not a calibration file: Object arrays cannot be loaded"),
