@@ -47,7 +47,7 @@ ROWS = {
     "coverage policy": Row("coverage --total-steps 450000"),
     "coverage policy, low rotation": Row("coverage --planner-turn-cost 1.2 --total-steps 450000"),
     "coverage policy, single frame": Row("coverage --features frame --total-steps 450000"),
-    "coverage-ppo": Row("coverage-ppo --total-steps 5000000"),
+    "coverage-ppo": Row("coverage-ppo --total-steps 1540000"),
     "hit-mac": Row("hit-mac"),
     "hit-mac, imitation": Row("hit-mac --algorithm imitation"),
     "hit-mac, paper features": Row("hit-mac --features hit-mac"),
