@@ -48,10 +48,15 @@ def import_own(place: str, label: str) -> ModuleType:
         raise ValueError(f"{label}: no module {place} in the current directory, nor installed") from None
 
 
+def with_values_apart(arguments: Sequence[str], option: str) -> list[str]:
+    """Return a command line with each ``option=value`` as two arguments."""
+    return [part for one in arguments for part in (one.split("=", 1) if one.startswith(f"{option}=") else (one,))]
+
+
 def import_modules(arguments: Sequence[str]) -> None:
     """Import the modules of ``--import``, also the parent process's; raise ValueError for an absent one."""
-    texts = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--import=") else [one])]
-    given = [os.environ.get(IMPORTS, ""), *(module for option, module in pairwise(texts) if option == "--import")]
+    texts = pairwise(with_values_apart(arguments, "--import"))
+    given = [os.environ.get(IMPORTS, ""), *(module for option, module in texts if option == "--import")]
     modules = dict.fromkeys(filter(None, ",".join(given).split(",")))
     for module in modules:
         import_own(module, "--import")

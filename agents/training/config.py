@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_t
 
 import tyro
 
+from hitmac.agents.command_line import with_values_apart
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
 from hitmac.agents.learned.entities import ENTITY_OPTIONS
 from hitmac.agents.learned.policy import CRITICS, check_lists
@@ -512,7 +513,7 @@ def given_options(kind: type, arguments: Sequence[str]) -> set[str]:
 
 def with_seed_range(arguments: Sequence[str]) -> list[str]:
     """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``; raise ValueError for an empty range."""
-    text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
+    text = with_values_apart(arguments, "--seeds")
     for place, (option, given) in enumerate(itertools.pairwise(text)):
         if option == "--seeds" and (found := re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)):
             first, last = map(int, found.groups())

@@ -311,7 +311,7 @@ class PPO(stable_baselines3.PPO):
     # Resuming.
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return the arrays that the rest of the training depends on, besides policy, optimizer and environments."""
+        """Return the running mean and deviation of the returns, for a training that continues."""
         return {"value_scale": torch.stack((self.value_mean, self.value_deviation)).cpu().numpy()}
 
     def set_state(self, state: Any) -> None:

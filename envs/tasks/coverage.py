@@ -141,10 +141,10 @@ class CoverageTask(Task):
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
         self._before = self._mutable()
 
-    def _mutable(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what the last reward depends on and a step changes: headings (B, n), and in games who has a bounty."""
-        game = self.simulator.game
-        return self.simulator.state.heading.copy(), game.cargo.bounty > 0.0 if game else np.zeros(0)
+    def _mutable(self) -> np.ndarray:
+        """Return what a step changes and the reward depends on: headings (B, n); in duels who has a bounty (B, m)."""
+        simulator = self.simulator
+        return simulator.game.cargo.bounty > 0.0 if self.reward == "duel" else simulator.state.heading.copy()
 
     def step(
         self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None
@@ -182,13 +182,12 @@ class CoverageTask(Task):
         simulator, game = self.simulator, self.simulator.game
         marginal = np.zeros(simulator.state.visible.shape)
         simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
-        headings, owed = self._before
         if self.reward == "duel":
-            return ((marginal > 0.0) * (owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
+            return ((marginal > 0.0) * (self._before * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
         if self.reward == "real_coverage":
             owed = game.cargo.bounty > 0.0
             marginal = (marginal > 0.0) * (owed / np.maximum(owed.sum(1, keepdims=True), 1))[:, None]
-        turned = simulator.state.heading != headings
+        turned = simulator.state.heading != self._before
         return marginal.sum(-1) - self.turn_cost * turned / simulator.state.num_sensors[:, None]
 
 
