@@ -1,8 +1,7 @@
 """Speed of the networks and of trainings on every device of the machine, in float32 and in bfloat16."""
 
+import dataclasses
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -11,11 +10,13 @@ import torch
 from torch import nn
 
 from hitmac.agents.learned.checkpoint import checked_device
+from hitmac.agents.training.config import JOBS, with_defaults
+from hitmac.agents.training.learner import SB3Engine, TrainingClock
+from hitmac.envs import load_scenario
 from hitmac.perception import AgentTargetEncoder, AMCCritic
 
-ROOT = Path(__file__).parents[1]
 ROUNDS, SECONDS = 5, 0.4
-MINUTES = 0.2  # of a training
+TRAINING = 10.0  # seconds of a training
 FEATURES = 8
 
 
@@ -51,18 +52,26 @@ def _rate(network: nn.Module, shape: tuple[int, ...], batch: int, device: str, d
     return statistics.median(run(SECONDS) for _ in range(ROUNDS))
 
 
-def _training(device: str, width: int, batch: int) -> float:
-    """Return the steps/s of a short training of coverage-ppo, without its start and its evaluation."""
-    from hitmac.agents.training.resume import saved_progress
-
+def _training(device: str, scenes: int, batch: int, compiled: bool) -> float:
+    """Return the steps/s of coverage-ppo, rollouts and updates, after two updates that compile."""
+    options = dataclasses.replace(
+        with_defaults(JOBS["coverage-ppo"], "ppo", "none", None),
+        device=device,
+        num_envs=scenes,
+        batch_size=batch,
+        compiled=compiled,
+        total_steps=10**9,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        limits = ["--minutes", str(MINUTES), "--episodes", "1", "--curve-points", "0", "--save-every", "5"]
-        sizes = ["--device", device, "--weight-dim", str(width), "--batch-size", str(batch)]
-        run_dir = Path(folder, "run")
-        command = [sys.executable, "train.py", "coverage-ppo", *sizes, *limits, "--run-dir", str(run_dir)]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-        steps, seconds = saved_progress(run_dir / "checkpoint" / "training.safetensors")
-    return steps / seconds
+        engine = SB3Engine(options, load_scenario(options.scenario), Path(folder))
+        clock = TrainingClock(options, engine)
+        for _ in range(2):
+            engine.update(clock)
+        first, began = engine.steps, time.perf_counter()
+        while time.perf_counter() - began < TRAINING:
+            engine.update(clock)
+        clock.bar.close()
+        return (engine.steps - first) / (time.perf_counter() - began)
 
 
 def devices() -> None:
@@ -78,9 +87,9 @@ def devices() -> None:
                     rates = [_rate(network, shape, batch, device, dtype) for dtype in kinds.values()]
                     found = "".join(f"{rate:>12,.0f}" for rate in rates)
                     print(f"  {name:<11} {width:>5} {batch:>6} {device:<7}{found}", flush=True)
-    print("\nsteps/s of coverage-ppo, end to end")
-    print(f"  {'width':>5} {'batch':>6} {'device':<7}{'steps/s':>12}")
-    for width in (64, 256):
-        for batch in (512, 4096):
-            for device in _devices():
-                print(f"  {width:>5} {batch:>6} {device:<7}{_training(device, width, batch):>12,.0f}", flush=True)
+    print("\nsteps/s of coverage-ppo, rollouts and updates")
+    print(f"  {'scenes':>6} {'batch':>6} {'device':<7}{'eager':>12}{'compiled':>12}")
+    for scenes, batch in ((512, 512), (512, 4096), (4096, 16384)):
+        for device in _devices():
+            rates = [_training(device, scenes, batch, compiled) for compiled in (False, True)]
+            print(f"  {scenes:>6} {batch:>6} {device:<7}" + "".join(f"{rate:>12,.0f}" for rate in rates), flush=True)

@@ -1,6 +1,5 @@
 """Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
-import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
@@ -8,7 +7,12 @@ from typing import Any, Self
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.distributions import BernoulliDistribution, CategoricalDistribution, Distribution
+from stable_baselines3.common.distributions import (
+    BernoulliDistribution,
+    CategoricalDistribution,
+    Distribution,
+    make_proba_distribution,
+)
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
@@ -339,10 +343,14 @@ class AttentionPolicy(ActorCriticPolicy):
             self.action_net = TurnHead(width, self.num_actions, self.decisions, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
         n, m, _ = shape_of(self.observation_space)
-        if per_sensor:
-            self.action_dist = SensorBernoulli(n, m) if self.assigns else SensorCategorical(self.num_actions, n)
+        self._new_distribution: Callable[[], Any] = partial(make_proba_distribution, self.action_space)
+        if per_sensor and self.assigns:
+            self._new_distribution = partial(SensorBernoulli, n, m)
+        elif per_sensor:
+            self._new_distribution = partial(SensorCategorical, self.num_actions, n)
         elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
-            self.action_dist = SensorCategorical(self.num_actions)
+            self._new_distribution = partial(SensorCategorical, self.num_actions)
+        self.action_dist = self._new_distribution()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -393,7 +401,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
     def distribution_of(self, logits: Tensor) -> Distribution:
         """Return a new distribution of the actions, given the output of the head; threads may share the policy."""
-        return copy.copy(self.action_dist).proba_distribution(action_logits=logits)
+        return self._new_distribution().proba_distribution(action_logits=logits)
 
 
 def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:

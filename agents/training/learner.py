@@ -122,6 +122,7 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         max_episode_steps=options.episode_steps,
         credit=options.credit,
         stagger=True,
+        end_infos=True,
         **of_task,
         **options.nearness,
     )

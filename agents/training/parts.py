@@ -74,11 +74,11 @@ def in_parallel(threads: ThreadPoolExecutor, function: Callable[[Any], Any], par
     """Return the results of a function of each part, computed by this thread and a pool.
 
     The pool begins with the first part, this thread with the last; it takes every part that the pool has not begun, and
-    so waits for one part at most.
+    so waits for one part at most. A single part is this thread's.
     """
-    futures = [threads.submit(function, one) for one in parts]
-    own = {}
-    for number in reversed(range(len(parts))):
+    futures = [threads.submit(function, one) for one in parts[:-1]]
+    own = {len(futures): function(parts[-1])}
+    for number in reversed(range(len(futures))):
         if futures[number].cancel():
             own[number] = function(parts[number])
-    return [own[number] if number in own else future.result() for number, future in enumerate(futures)]
+    return [own[number] if number in own else futures[number].result() for number in range(len(parts))]

@@ -126,12 +126,14 @@ class PPO(stable_baselines3.PPO):
         scale = [0.0, 0.0 if self.normalize_values else 1.0]
         self.value_mean, self.value_deviation = torch.tensor(scale, device=self.device)
         self._sums: Any = self._sums_of
+        self._heads: Any = self._heads_of
         if self.compiled:
             mode = "reduce-overhead" if self.device.type == "cuda" else "default"
             self._sums = torch.compile(self._sums_of, mode=mode)
+            self._heads = torch.compile(self._heads_of, mode=mode)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_sums"]
+        return [*super()._excluded_save_params(), "_sums", "_heads"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         states, tensors = super()._get_torch_save_params()
@@ -158,7 +160,8 @@ class PPO(stable_baselines3.PPO):
                 callback.update_locals({"rewards": rewards, "new_obs": found, "dones": dones, "infos": infos})
                 if not callback.on_step():
                     return False
-                self._update_info_buffer(infos, dones)
+                ended = np.flatnonzero(dones)
+                self._update_info_buffer([infos[row] for row in ended], dones[ended])
                 observations.append(observation)
                 step = {"actions": actions, "values": values, "acting": acting}
                 step["log_probs"] = choice.log_prob(actions).reshape(len(values), -1)
@@ -166,10 +169,9 @@ class PPO(stable_baselines3.PPO):
                 if not step["rewards"].shape == values.shape == acting.shape:
                     shapes = f"rewards are {tuple(step['rewards'].shape)}, values {tuple(values.shape)}"
                     raise ValueError(f"{shapes}; environments and policy must have the same credit")
-                limited = [
-                    done and info.get("TimeLimit.truncated", False) for done, info in zip(dones, infos, strict=True)
-                ]
-                step["terminated"] = self._tensor((dones & ~np.array(limited))[:, None])
+                terminated = dones.copy()
+                terminated[ended] = [not infos[row].get("TimeLimit.truncated", False) for row in ended]
+                step["terminated"] = self._tensor(terminated[:, None])
                 observation = self._observed()
                 acting = self._acting(env, observation)
                 step["goes_on"] = acting & ~self._tensor(dones[:, None])
@@ -230,12 +232,16 @@ class PPO(stable_baselines3.PPO):
 
         def judged(rows: slice) -> tuple[Tensor, Tensor]:
             with torch.no_grad():  # of this thread
-                encoded = self.policy.encode({name: one[rows] for name, one in observation.items()})
-                return self.policy.action_net(*encoded), self.policy.value_net(*encoded)
+                return self._heads({name: one[rows] for name, one in observation.items()})
 
         found = in_parallel(threads, judged, self._slices(len(next(iter(observation.values())))))
         logits, values = (torch.cat(parts) for parts in zip(*found, strict=True))
         return logits, self._denormalized(values)
+
+    def _heads_of(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the output of the actor's head and the values, as learnt, of an observation."""
+        encoded = self.policy.encode(observation)
+        return self.policy.action_net(*encoded), self.policy.value_net(*encoded)
 
     def _slices(self, number: int) -> list[slice]:
         if self.device.type != "cpu" or self.compiled or number == 1:

@@ -35,6 +35,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             :class:`hitmac.agents.training.ppo.PPO`. The returns in the infos are those of the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
+        end_infos: leave the infos of scenes that go on empty, for learners that do not read them; making all of them
+            takes longer than a step of a large batch.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         per_sensor: bool | None = None,
         credit: str = "team",
         stagger: bool = False,
+        end_infos: bool = False,
         **options: Any,
     ) -> None:
         task = self._set_task(task, scenario, num_envs, seed, **options)
@@ -56,7 +59,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:
             raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-        self.per_sensor, self.stagger = per_sensor, stagger
+        self.per_sensor, self.stagger, self.end_infos = per_sensor, stagger, end_infos
         observed, decided = task.observation_space, task.action_space
         if per_sensor:
             observed, decided = own_observation_space(observed), task.actor_space
@@ -149,6 +152,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         return sensors if self.credit == "difference_rewards" else np.asarray(sensors.any(-1))
 
     def _infos(self) -> list[dict[str, Any]]:
+        if self.end_infos:
+            return [{} for _ in range(self.num_envs)]
         return [scene | {"TimeLimit.truncated": False} for scene in self.task.infos() for _ in range(self._rows)]
 
     def get_images(self) -> list[np.ndarray | None]:

@@ -69,6 +69,21 @@ def test_staggered_scenes_end_one_after_another():
     assert lengths == [2, 4, 6, 8, 8, 8, 8, 8]
 
 
+def test_with_end_infos_only_ended_scenes_have_one():
+    short, whole = (DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=3, end_infos=own) for own in (True, False))
+    for venv in (short, whole):
+        venv.seed(3)
+        venv.reset()
+    for _ in range(6):
+        found, expected = (venv.step(np.zeros((4, 4), int)) for venv in (short, whole))
+        np.testing.assert_array_equal(found[2], expected[2])
+        for done, own, info in zip(found[2], found[3], expected[3], strict=True):
+            assert own.keys() == ({"terminal_observation", "TimeLimit.truncated", "episode"} if done else set())
+            for name, value in own.items():
+                if name != "episode":  # holds seconds
+                    np.testing.assert_equal(value, info[name])
+
+
 def test_sac_learns_rates():
     venv = DirectionalSensorVecEnv("Coverage", 2, BY_RATE, 0, max_episode_steps=5)
     small = {"learning_starts": 4, "batch_size": 4, "buffer_size": 20, "policy_kwargs": {"net_arch": [4]}}
