@@ -425,13 +425,13 @@ class HitMacOptions(RunOptions):
     executor_steps: Count | None = None
     """Maximum of the executor's steps over all sensors; 1500000 without any limit."""
     coordinator_steps: Count | None = None
-    """Maximum of the coordinator's decisions over all scenes; 600000 without any limit."""
+    """Maximum of the coordinator's decisions over all scenes; 250000 without any limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
     features: Annotated[str, Choice(FEATURE_SETS)]
-    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, the default with imitation, which adds
-    velocities for the coordinator and an executor that imitates."""
+    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, which adds velocities for the
+    coordinator and an executor that imitates."""
     num_envs: NumEnvs
     """Number of parallel scenes."""
     weight_dim: Count
