@@ -647,6 +647,11 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
     if config.role != TASKS[task].spec.role:
         raise ValueError(f"--start is {start}, a policy for {config.task}; it must be one for {task}")
     decisions = config.scenario.decisions
+    if config.role in ("agent", "executor") and scenario is not None and config.scenario.action != scenario.action:
+        raise ValueError(
+            f"--start is {start}, a policy of the action {config.scenario.action}; the scenario {scenario.name!r} "
+            f"requires {scenario.action}"
+        )
     if config.role == "agent" and scenario is not None and decisions != scenario.decisions:
         raise ValueError(
             f"--start is {start}, a policy with the decisions {', '.join(decisions)}; the scenario {scenario.name!r} "
@@ -710,6 +715,8 @@ def check_on(options: Options, scenario: Scenario) -> None:
             given = "--features is beliefs" if features == BELIEFS else "identities is false"
             raise ValueError(f"{given}, which is supported only for a policy that turns all sensors directly")
         BeliefObserver(scenario, features)
+    if options.engine == "rllib" and scenario.action == "rate" and options.task.spec.role != "coordinator":
+        raise ValueError("--engine rllib learns no rates; choose --set action=turn, or leave the engine out")
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
             f"--memory recurrent requires --knowledge shared; the scenario has the knowledge {scenario.knowledge}"

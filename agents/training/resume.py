@@ -26,7 +26,7 @@ from hitmac.agents.command_line import provenance
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
-from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Options, flag
+from hitmac.agents.training.config import AnyJob, CoordinatorOptions, DuelOptions, Job, Options, TransportOptions, flag
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
@@ -61,7 +61,8 @@ def resolve(
         if scenario is None:
             names = ("knowledge", "tracks", "columns")
             scenario = _set(asked).replace(**{name: value for name in names if (value := getattr(asked, name))})
-        scenario = scenario.with_turns()  # the networks' actions are turns
+        if isinstance(asked, DuelOptions | TransportOptions):
+            scenario = scenario.with_turns()  # a policy of targets has steps
         if given is not None:
             options = config.completed(asked, given, scenario)
     config.check(options)
