@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.planning.rules import BatchRandom, needs_replanning
+from hitmac.agents.planning.rules import BatchRandom, RulePolicy, needs_replanning
 from hitmac.agents.policy import Observation, Policy, Starts, State, declared, shares_of, started
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS, BeliefFeatures, update
@@ -111,7 +111,7 @@ class HierarchicalAgent:
         observed = [self._beliefs.beliefs.features] if self._beliefs else []
         observed += [level.features for level in (coordinator, executor) if level.features != BELIEFS]
         self.features = tuple(dict.fromkeys(itertools.chain(*observed)))
-        self.nearness = shown_to_beliefs(self.scenario) if self._beliefs else {}
+        self.nearness = shown_to_beliefs(self.scenario)
         self._row_id = place_of_row_id(executor.features)
 
     def start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int] | None = None) -> HierarchyState:
@@ -143,14 +143,17 @@ class HierarchicalAgent:
             believed if level.features == BELIEFS else self._columns(observation, level.features)
             for level in (self.coordinator, self.executor)
         )
+        if "discs" in observation and isinstance(self.coordinator.policy, RulePolicy):
+            of_coordinator = of_coordinator | {"discs": observation["discs"]}
         if replan.any():
             shown = {name: array[replan] for name, array in of_coordinator.items()}
-            own = None if coordinator is None else tuple(array[replan] for array in coordinator)
+            whole = coordinator is None or replan.all()
+            own = coordinator if whole else tuple(array[replan] for array in coordinator)
             chosen, own = self.coordinator.predict(shown, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
-            if coordinator is None or own is None:  # the first state must have all rows
-                coordinator = own if replan.all() else coordinator
-            else:
+            if replan.all():
+                coordinator = own
+            elif coordinator is not None and own is not None:  # the first state must have all rows
                 coordinator = tuple(array.copy() for array in coordinator)
                 for array, part in zip(coordinator, own, strict=True):
                     array[replan] = part
