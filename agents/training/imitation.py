@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from hitmac.agents.duel import memory_of, set_memory
 from hitmac.agents.learned.policy import AttentionPolicy, within
 from hitmac.agents.learned.recurrent import RecurrentPolicy
+from hitmac.agents.planning.levels import plan_and_assign
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions, shares_of
 from hitmac.agents.training.parts import by_size, halves, in_parallel, learn_from, select
 from hitmac.envs.kernels.entities import MOVES
@@ -121,17 +122,33 @@ class TurnLabels:
 
 
 class GoalLabels(TurnLabels):
-    """Values of the turns of a sensor towards its goals, for executors; the teacher observes the goals only."""
+    """Values of the turns of a sensor towards its goals, for executors; the teacher observes the goals only.
+
+    In a game the teacher is a planner of whole scenes, which also assigns the next goals,
+    :func:`~hitmac.agents.planning.levels.plan_and_assign`.
+    """
+
+    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`TurnLabels.label`."""
+        if not self.env.scenario.is_game:
+            return super().label(seen, starts)
+        lists = {name: seen[name] for name in ("discs",) if name in seen}
+        begins = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
+        given = seen["pairs"], seen["mask"] != 0, self.state, begins
+        values, self.env.task.assigned[...], self.state = plan_and_assign(self.teacher, *given, **lists)
+        return values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2).reshape(-1, *self.shape)
 
     def observe(self) -> dict[str, np.ndarray]:
         """See :meth:`TurnLabels.observe`; with a row for each sensor, and a valid pair for each goal at its target."""
         seen = super().observe()
+        if self.env.scenario.is_game:
+            return seen
         assert self.env.task.assigned is not None
         return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
 
 
 class AssignmentLabels(TurnLabels):
-    """Assignments (n * m) of targets to sensors by a coordinator without a state, for coordinators.
+    """Assignments (n * m) of targets to sensors by a coordinator, for coordinators.
 
     The loss is the cross-entropy to the assignment, over the valid pairs.
     """
@@ -141,8 +158,10 @@ class AssignmentLabels(TurnLabels):
         self.shape = self.env.action_space.shape or ()
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
-        """See :meth:`TurnLabels.label`."""
-        return self.teacher.predict(seen, deterministic=True)[0].astype(np.float32)
+        """See :meth:`TurnLabels.label`; the teacher's memory is kept if it decides at every sub-step."""
+        labels, state = self.teacher.predict(seen, self.state, starts.astype(bool), deterministic=True)
+        self.state = state if self.env.task.sub_steps == 1 else None
+        return labels.astype(np.float32)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
         """See :meth:`TurnLabels.best`."""

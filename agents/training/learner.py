@@ -102,29 +102,36 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         of_task["opponent"] = options.opponent
     if options.task.spec.role == "targets":
         of_task["per_sensor"] = True
+    features = check_features(options.features)
+    observed = observed_as(scenario, features)
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
+        own = observed_as(scenario, executor.features)
         of_task |= {
             "executor": "scripted" if options.executor == "scripted" else executor.policy,  # by name it has a kernel
-            "executor_features": executor.features,
+            "executor_features": observed if executor.features == features else own,
             "padding": executor.padding,
         }
     if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
-    features = check_features(options.features)
-    believed = features == BELIEFS or not scenario.identities
     return DirectionalSensorVecEnv(
         options.task,
         options.num_envs,
         scenario,
-        features=partial(BeliefObserver, features=features) if believed else features,
+        features=observed,
         max_episode_steps=options.episode_steps,
         credit=options.credit,
         stagger=True,
         **of_task,
         **options.nearness,
     )
+
+
+def observed_as(scenario: Scenario, features: tuple[str, ...]) -> Any:
+    """Return features for a task, or where they need a memory a function that returns their observer."""
+    believed = features == BELIEFS or not scenario.identities
+    return partial(BeliefObserver, features=features) if believed else features
 
 
 def warm_up(venv: DirectionalSensorVecEnv) -> None:
@@ -136,13 +143,17 @@ def warm_up(venv: DirectionalSensorVecEnv) -> None:
 def teacher_of(options: Options, scenario: Scenario) -> Any:
     """Return the planner as a teacher for the role of the task."""
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    planner: Any
     if role == "targets":
         return load_opponent(options.teacher, scenario, role)
     if role == "agent":
         return scripted_agent(options.teacher, scenario, **chosen)
+    if scenario.is_game:
+        planner = scripted_agent(options.teacher, scenario, **chosen)
+        return AssignPlanned(scenario, planner=planner) if role == "coordinator" else planner
     kind = AssignPlanned if role == "coordinator" else PlannerExecutor
     planning = AssignPlanned.planning if role == "coordinator" else {}
-    planner: Any = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
+    planner = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
     return kind(scenario, planner=planner)
 
 

@@ -313,8 +313,7 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
     groups["venv"]["starts"] = venv.task.starts
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
-    if isinstance(venv.task.observer, BeliefObserver):
-        groups["beliefs"] = venv.task.observer.get_state()
+    groups |= {name: observer.get_state() for name, observer in _observers_of(venv.task)}
     if hasattr(opponent := venv.task.opponent, "get_state"):
         groups["opponent"] = opponent.get_state()
     groups["learner"] = model.get_state()
@@ -323,6 +322,13 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
         state = torch.get_device_module(model.device).get_rng_state(model.device)
         groups["random"][model.device.type] = state.numpy()
     write_state(path, groups)
+
+
+def _observers_of(task: Any) -> list[tuple[str, BeliefObserver]]:
+    """Return the observers of a task that have a memory, with their names in a training state."""
+    each = {"executor_beliefs": getattr(task, "executor_observer", None), "beliefs": task.observer}
+    own = {id(one): (name, one) for name, one in each.items() if isinstance(one, BeliefObserver)}
+    return [*own.values()]
 
 
 def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Progress:
@@ -336,8 +342,8 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
         venv.task.starts[:] = groups["venv"]["starts"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]
-        if isinstance(venv.task.observer, BeliefObserver):
-            venv.task.observer.set_state(groups["beliefs"])
+        for name, observer in _observers_of(venv.task):
+            observer.set_state(groups[name])
         if hasattr(opponent := venv.task.opponent, "set_state"):
             opponent.set_state(groups.get("opponent", {}))
         model._last_obs = venv.observe()

@@ -174,7 +174,9 @@ class CoordinatorTask(Task):
             carried = {"state": self._executor_state, "episode_start": starts}
         chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
         self._executor_starts[:] = False
-        return executed(chosen, self.assigned, shown["mask"], self.scenario)
+        return executed(
+            chosen, self.assigned, shown["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
+        )
 
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""

@@ -10,7 +10,6 @@ from gymnasium import spaces
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.parts.sensors import STAY
-from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import base
 from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Features, Task, TaskSpec, unflatten_sensors
 from hitmac.envs.validation import Choice, Count, Fraction, NotNegative
@@ -154,17 +153,17 @@ def mask_unassigned(
     return goals
 
 
-def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, scenario: Scenario) -> np.ndarray:
+def executed(
+    chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int, *, by_rate: bool = False
+) -> np.ndarray:
     """Return the actions (B, d n) of all sensors: an executor's for sensors with assigned targets, 0 for the others.
 
     The executor has `chosen` turns (B * n,) or decisions (B * n, k) for the rows of :func:`flatten_sensors`; `assigned`
-    is (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Decisions are 0, 1, 2, or with ``action: rate``
-    of the scenario also floating-point shares from -1 to 1. Raises ``ValueError`` for decisions of another size, type
-    or range.
+    is (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Decisions are 0, 1, 2, or with `by_rate` also
+    floating-point shares from -1 to 1. Raises ``ValueError`` for decisions of another size, type or range.
     """
     scenes, sensors = assigned.shape[:2]
     rows, chosen = scenes * sensors, np.asarray(chosen)
-    by_rate, decisions = scenario.action == "rate", len(scenario.decisions)
     least, most = (-1.0, 1.0) if chosen.dtype.kind == "f" else (0, 2)
     fits = chosen.size in (rows, 2 * rows, 3 * rows) and chosen.dtype.kind in ("iuf" if by_rate else "iu")
     if not fits or not (chosen.min() >= least and chosen.max() <= most):
