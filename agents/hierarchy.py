@@ -1,13 +1,16 @@
 """Hierarchy of HiT-MAC as one agent: a coordinator assigns targets to sensors, an executor turns the sensors."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.planning.rules import BatchRandom, needs_replanning
-from hitmac.agents.policy import Observation, Policy, Starts, State, declared, started
+from hitmac.agents.planning.rules import BatchRandom, RulePolicy, needs_replanning
+from hitmac.agents.policy import Observation, Policy, Starts, State, declared, shares_of, started
+from hitmac.agents.tracking.beliefs import shown_to_beliefs
+from hitmac.agents.tracking.features import BELIEFS, BeliefFeatures, update
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -62,6 +65,7 @@ class HierarchyState(NamedTuple):
     random: BatchRandom  # random numbers for the turns of idle sensors
     coordinator: State  # state of the coordinator, a row for each scene
     executor: State  # state of the executor, a row for each sensor
+    beliefs: State = None  # BeliefState, where a level observes beliefs
 
 
 class HierarchicalAgent:
@@ -103,10 +107,11 @@ class HierarchicalAgent:
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
         self.decision, self.idle = convert("decision", Decision, decision), convert("idle", Idle, idle)
         convert("padding", Padding, executor.padding)
-        self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
-        self._of_coordinator, self._of_executor = (
-            [self.features.index(name) for name in level.features] for level in (coordinator, executor)
-        )
+        self._beliefs = BeliefFeatures(self.scenario) if BELIEFS in (coordinator.features, executor.features) else None
+        observed = [self._beliefs.beliefs.features] if self._beliefs else []
+        observed += [level.features for level in (coordinator, executor) if level.features != BELIEFS]
+        self.features = tuple(dict.fromkeys(itertools.chain(*observed)))
+        self.nearness = shown_to_beliefs(self.scenario)
         self._row_id = place_of_row_id(executor.features)
 
     def start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int] | None = None) -> HierarchyState:
@@ -124,29 +129,50 @@ class HierarchicalAgent:
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, HierarchyState]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
-        pairs, mask = observation["pairs"], observation["mask"]
-        scenes, n, m = mask.shape
+        scenes, n, m = observation["mask"].shape
         now = HierarchyState(*(self.start(np.arange(scenes), (n, m)) if state is None else state))
         assigned, age, coordinator = now.assigned.copy(), now.age.copy(), now.coordinator
         starts = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
         replan = needs_replanning(age, self.decision, episode_start)
+        believed, beliefs = {}, now.beliefs
+        if self._beliefs:
+            shown = observation | self._columns(observation, self._beliefs.beliefs.features)
+            scene, beliefs = update(self._beliefs.beliefs, shown, beliefs, episode_start)
+            believed = self._beliefs.describe(scene)
+        of_coordinator, seen = (
+            believed if level.features == BELIEFS else self._columns(observation, level.features)
+            for level in (self.coordinator, self.executor)
+        )
+        if "discs" in observation and isinstance(self.coordinator.policy, RulePolicy):
+            of_coordinator = of_coordinator | {"discs": observation["discs"]}
         if replan.any():
-            seen = {"pairs": pairs[replan][..., self._of_coordinator], "mask": mask[replan]}
-            own = None if coordinator is None else tuple(array[replan] for array in coordinator)
-            chosen, own = self.coordinator.predict(seen, own, starts[replan], deterministic)
+            shown = {name: array[replan] for name, array in of_coordinator.items()}
+            whole = coordinator is None or replan.all()
+            own = coordinator if whole else tuple(array[replan] for array in coordinator)
+            chosen, own = self.coordinator.predict(shown, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
-            if coordinator is None or own is None:  # the first state must have all rows
-                coordinator = own if replan.all() else coordinator
-            else:
+            if replan.all():
+                coordinator = own
+            elif coordinator is not None and own is not None:  # the first state must have all rows
                 coordinator = tuple(array.copy() for array in coordinator)
                 for array, part in zip(coordinator, own, strict=True):
                     array[replan] = part
-        seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
-        actions, random = executed(chosen, assigned, mask, len(self.scenario.decisions)), BatchRandom(*now.random)
+        actions, random = (
+            executed(
+                chosen, assigned, seen["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
+            ),
+            BatchRandom(*now.random),
+        )
         if self.idle == "random":
             free, random = random.integers(3, n)
-            actions[:, :n] = np.where((assigned & (mask != 0)).any(-1), actions[:, :n], free)
-        return actions, HierarchyState(assigned, age + 1, random, coordinator, executor)
+            free = shares_of(free, self.scenario) if actions.dtype.kind == "f" else free
+            actions[:, :n] = np.where((assigned & (seen["mask"] != 0)).any(-1), actions[:, :n], free)
+        return actions, HierarchyState(assigned, age + 1, random, coordinator, executor, beliefs)
+
+    def _columns(self, observation: Observation, features: Sequence[str]) -> Observation:
+        """Return the observation of these features."""
+        columns = [self.features.index(name) for name in features]
+        return {"pairs": observation["pairs"][..., columns], "mask": observation["mask"]}

@@ -71,8 +71,8 @@ def _load_scripted(name: Name, scenario: Scenario, _: Any) -> Agent:
 
 def _load_coordinator(name: Name, scenario: Scenario, executor: LevelPolicy | None) -> Agent:
     rule = scripted_level(COORDINATORS[name.parts[0]], scenario)
-    idle = {"idle": rule.idle} if hasattr(rule, "idle") else {}
-    return registry.as_hierarchy(name.text, scenario, LevelPolicy(rule, rule.features), executor, **idle)
+    options = {option: getattr(rule, option) for option in ("idle", "decision") if hasattr(rule, option)}
+    return registry.as_hierarchy(name.text, scenario, LevelPolicy(rule, rule.features), executor, **options)
 
 
 def _load_run(name: Name, scenario: Scenario, executor: LevelPolicy | None) -> Agent:
@@ -274,7 +274,7 @@ def _load(name: Name, scenario: Scenario, executor: Any) -> Agent:
         raise ValueError(f"executor is given, but {name.text} does not take one")
     executor = name.executor or None if executor is None else executor
     made = name.form.load(name, scenario, None if executor is None else load_executor(executor, scenario))
-    if name.nearness and not made.nearness:
+    if not name.nearness.keys() <= made.nearness.keys():
         shown = ", ".join(name.nearness)
         raise ValueError(f"{name.text} has the option {shown}, which agents with a coordinator do not support")
     return made

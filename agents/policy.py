@@ -13,7 +13,7 @@ from torch import nn
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features
 from hitmac.envs.parts.game import RulePlayer
-from hitmac.envs.parts.sensors import LEFT, RIGHT
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
 from hitmac.envs.validation import as_array, shortly
@@ -175,15 +175,48 @@ def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     return rates * ((first == LEFT) * 1.0 - (first == RIGHT))
 
 
+def shares_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
+    """Return actions (..., k n) as the shares that the action ``rate`` consists of; shares are returned unchanged.
+
+    Without warehouses a turn is a share of the highest rate, see :func:`rates_of`; with warehouses turns and zooms are
+    1 or -1.
+    """
+    if actions.dtype.kind == "f":
+        return actions
+    if not scenario.is_game:
+        return rates_of(actions, scenario) / scenario.rates[1]
+    shares = (actions == LEFT) * 1.0 - (actions == RIGHT)
+    shares[..., scenario.num_sensors :] *= -1.0  # wider over 0
+    return shares
+
+
+def steps_of(actions: np.ndarray, n: int) -> np.ndarray:
+    """Return shares (..., k n) in [-1, 1] of n sensors as steps 0, 1, 2: 0 up to a half, else a turn or zoom."""
+    signs = np.where(np.abs(actions) > 0.5, np.sign(actions), 0.0)
+    signs[..., n:] *= -1.0
+    return np.where(signs > 0, LEFT, np.where(signs < 0, RIGHT, STAY))
+
+
 class Rates(Adapted):
-    """Policy of turns as shares (B, n) of the highest rate, for the action ``rate``; see :func:`rates_of`."""
+    """Policy with actions as shares, for the action ``rate``; see :func:`shares_of`."""
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
         super().__init__(policy)
         self._scenario = scenario
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return rates_of(actions, self._scenario) / self._scenario.rates[1]
+        return shares_of(actions, self._scenario)
+
+
+class Steps(Adapted):
+    """Policy of shares for the action ``turn``; see :func:`steps_of`. With `rows`, of single sensors."""
+
+    def __init__(self, policy: Policy, scenario: Scenario, *, rows: bool = False) -> None:
+        super().__init__(policy)
+        self._n = 1 if rows else scenario.num_sensors
+
+    def _meant(self, actions: np.ndarray) -> np.ndarray:
+        return steps_of(actions, self._n)
 
 
 class Memoryless(Adapted):

@@ -14,7 +14,7 @@ from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.planning import planner, rules
 from hitmac.agents.planning.exact import ExactAgent
 from hitmac.agents.planning.levels import EXECUTORS, scripted_level
-from hitmac.agents.policy import PaddedActions, Policy, declared, has_learned
+from hitmac.agents.policy import Policy, declared, has_learned
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -120,7 +120,7 @@ def as_hierarchy(
     executor = executor or scripted_executor(scenario)
     policy = HierarchicalAgent(scenario, coordinator, executor, **options)
     seeds = (*coordinator.training_seeds, *executor.training_seeds)
-    return Agent(name, policy, policy.features, seeds, trained=has_learned(policy))
+    return Agent(name, policy, policy.features, seeds, trained=has_learned(policy), nearness=policy.nearness)
 
 
 def load_run(
@@ -165,8 +165,8 @@ def as_agent(
 
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
     """Return a trained executor as a level of the hierarchy, for `scenario`; None: that of its training."""
-    if scenario is not None and config.scenario.decisions != scenario.decisions:
-        policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
+    if scenario is not None:
+        policy = checkpoint.fitted_actions(policy, config, scenario, rows=True)
     padding, row_id = config.options["padding"], config.options["row_id"]
     return LevelPolicy(policy, config.features, padding, row_id, (config.training_seeds,))
 

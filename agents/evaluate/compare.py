@@ -17,8 +17,9 @@ from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvemen
 from hitmac.agents.evaluate.tracking import Tracking
 from hitmac.agents.hierarchy import HierarchyState, LevelPolicy
 from hitmac.agents.names import load_agent, load_executor
-from hitmac.agents.policy import Policy, RuleAgent, digest, has_learned, one_thread_each, pair_of, started
+from hitmac.agents.policy import Policy, RuleAgent, digest, has_learned, one_thread_each, pair_of, shares_of, started
 from hitmac.agents.registry import Agent
+from hitmac.agents.tracking.features import BELIEFS, BeliefObserver
 from hitmac.envs.files import write_text
 from hitmac.envs.parts.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -292,15 +293,17 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
     """Play E episodes of an executor; return the metrics (E,)."""
     level = agent.policy
     assert isinstance(level, LevelPolicy)
-    options: dict[str, Any] = {"features": level.features, "padding": level.padding, "row_id": level.row_id}
-    task = ExecutorTask(scenario.with_turns(), len(seeds), list(seeds), goals_every=1, **options)
+    features: Any = BeliefObserver if level.features == BELIEFS else level.features
+    options: dict[str, Any] = {"features": features, "padding": level.padding, "row_id": level.row_id}
+    task = ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
     sums, time = np.zeros((3, len(seeds))), np.zeros(len(seeds))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
     for _ in range(steps):
         action, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
         start = np.zeros_like(start)
-        reward = task.step(unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions)))
+        action = unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions))
+        reward = task.step(shares_of(action, scenario) if scenario.action == "rate" else action)
         now = task.simulator.observed_coverage
         sums += reward, task.simulator.rotation, np.nan_to_num(now)
         time += ~np.isnan(now)

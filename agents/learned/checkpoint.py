@@ -20,14 +20,14 @@ from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.entities import EntityPolicy
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
-from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
+from hitmac.agents.policy import PaddedActions, PerSensor, Policy, Steps, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, check_features, space_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
 from hitmac.envs.tasks import TASKS
-from hitmac.envs.tasks.base import own_observation_space, own_turning_space
+from hitmac.envs.tasks.base import own_observation_space, own_turning_space, turning_space
 from hitmac.envs.tasks.executor import goals_space
 from hitmac.envs.validation import IMPORT_HINT, in_short, is_among
 from hitmac.perception import EncoderConfig
@@ -138,7 +138,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
         observed = own_observation_space(EntityObserver(scenario, "targets").space)
         return config.kind(observed, spaces.Discrete(len(MOVES)), lambda _: learning_rate, **config.arguments)
     space = space_of(scenario, config.features, **config.nearness)
-    actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * len(config.scenario.decisions))
+    actions: spaces.Space = turning_space(config.scenario, scenario.num_sensors)
     if config.role == "executor" or config.options.get("per_sensor"):
         space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
         actions = own_turning_space(config.scenario)
@@ -252,9 +252,16 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
         agent, features = beliefs, beliefs.features
     if config.policy["memory"] == "recurrent" and scenario.knowledge in ("neighbours", "own"):
         agent = OwnKnowledge(agent, scenario)
+    return fitted_actions(agent, config, scenario), features
+
+
+def fitted_actions(policy: Policy, config: PolicyConfig, scenario: Scenario, *, rows: bool = False) -> Policy:
+    """Return a policy of scenes, or with `rows` of single sensors, with the decisions of a scenario."""
+    if (config.scenario.action, scenario.action) == ("rate", "turn"):
+        policy = Steps(policy, scenario, rows=rows)
     if config.scenario.decisions != scenario.decisions:
-        agent = PaddedActions(agent, config.scenario.decisions, scenario.decisions)
-    return agent, features
+        policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
+    return policy
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:

@@ -1,14 +1,17 @@
 """Rule-based levels of the hierarchy: coordinators, and executors of single sensors."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hitmac.agents.planning.planner import PlannerAgent, PlanningPolicy
+from hitmac.agents.planning.planner import FastBeliefPlannerAgent, PlannerAgent, PlanningPolicy
 from hitmac.agents.planning.rules import RandomAgent, RulePolicy, StillAgent, towards
-from hitmac.agents.policy import Starts, State
+from hitmac.agents.policy import Observation, Starts, State
+from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION
 
 
 class AssignAll(RulePolicy):
@@ -62,10 +65,17 @@ class ScriptedExecutor(RulePolicy):
 
 
 def in_place(scenario: Scenario | str | Path) -> Scenario:
-    """Return the scenario as the levels of the hierarchy know it: no sensor moves, and targets not shown are absent."""
+    """Return the scenario as the levels of the hierarchy know it: no sensor moves, and targets not shown are absent.
+
+    A game is without its discs.
+    """
     scenario = load_scenario(scenario)
     still = {"rails": (), "rail_starts": (), "placement": "random", "spacing": 0.0} if scenario.rails else {}
-    return scenario.replace(knowledge="full", **still)
+    return scenario.replace(knowledge="full", **still, **({"random_discs": 0} if scenario.is_game else {}))
+
+
+LEAST_IN_GAME = 0.1
+"""Share of the futures of a target, above which :class:`AssignPlanned` assigns it in a game."""
 
 
 class AssignPlanned(RulePolicy):
@@ -75,10 +85,16 @@ class AssignPlanned(RulePolicy):
     decisions of HiT-MAC), only the plan of sensor i covers it. Targets that several sensors cover without a turn are
     assigned to none.
 
+    In a game it plans from beliefs about all targets, with a memory, for the next sub-step only: it must be called at
+    every sub-step. There the share is 0.1.
+
     Args:
         scenario: the scenario to play.
         seed: seed of the sampled futures.
-        planner: the planner; None: one with the options :attr:`planning`.
+        planner: the planner; None: one with the options :attr:`planning`, in a game ``belief-planner-fast``.
+
+    Attributes:
+        decision: sub-steps for which an assignment holds.
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
@@ -88,8 +104,26 @@ class AssignPlanned(RulePolicy):
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(seed=seed)
+        scenario = load_scenario(scenario)
+        self._discs = shown_to_beliefs(scenario)
+        if planner is None and scenario.is_game:
+            planner = FastBeliefPlannerAgent(scenario, seed)
         self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
         self.features = self.planner.features  # type: ignore[misc]
+        self.decision = 1 if scenario.is_game else SUB_STEPS_PER_DECISION
+
+    def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the observation options, in a game with its discs."""
+        return {**super().shown(nearness), **self._discs}
+
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
+        """Return the assignment (B, n * m), and the state, None without a memory."""
+        if self.decision > 1:
+            return super().decide(observation, state, episode_start)
+        pairs, mask = self.checked(observation["pairs"], observation["mask"])
+        lists = self.planner.lists_of(observation)
+        _, assigned, new = plan_and_assign(self.planner, pairs, mask, state, episode_start, **lists)
+        return assigned.reshape(len(mask), -1).astype(np.int8), new
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
@@ -97,10 +131,19 @@ class AssignPlanned(RulePolicy):
         return ((shares > 0.3) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
+def plan_and_assign(
+    planner: PlannerAgent, pairs: np.ndarray, mask: np.ndarray, state: State, episode_start: Starts, **lists: Any
+) -> tuple[np.ndarray, np.ndarray, State]:
+    """Return the values of :meth:`PlannerAgent.plan` in a game, the assignment (B, n, m) bool by it, and the state."""
+    shares = np.zeros(mask.shape, np.float32)
+    values, new = planner.plan(pairs, mask, state, episode_start, own=(min(30, planner.horizon), shares), **lists)
+    return values, (shares > LEAST_IN_GAME) & mask, new
+
+
 class PlannerExecutor(PlanningPolicy):
     """Executor that plans for each sensor alone to cover its goals; `planner` None: a :class:`PlannerAgent`.
 
-    Row r is of sensor r modulo n.
+    Row r is of sensor r modulo n. In a game it also zooms.
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
@@ -111,17 +154,20 @@ class PlannerExecutor(PlanningPolicy):
         super().__init__(None, seed)
         self.planner = planner or PlannerAgent(in_place(scenario).replace(seen_by=1), seed)
         self.features = self.planner.features  # type: ignore[misc]
+        if self.planner.scenario.is_game:
+            self.decides = self.planner.decides
 
     def plan(
         self, pairs: np.ndarray, mask: np.ndarray, state: State = None, episode_start: Starts = None
     ) -> tuple[np.ndarray, State]:
-        """Return the values (R, 3) of the turns of rows (R, m, d), and the state."""
+        """Return the values (R, 3) of the turns of rows (R, m, d), or in a game (R, 2, 3) with zooms, and the state."""
         pairs, mask = self.checked(pairs, mask)
         (rows, n), (m, d) = (np.arange(len(mask)), self.planner.scenario.num_sensors), pairs.shape[1:]
         alone, known = np.zeros((len(mask), n, m, d), pairs.dtype), np.zeros((len(mask), n, m), np.bool_)
         alone[rows, rows % n], known[rows, rows % n] = pairs, mask  # the other sensors do not work
         values, new = self.planner.plan(alone, known, state, episode_start)
-        return values[rows, rows % n], new
+        of_rows = values.reshape(len(rows), -1, n, 3)[rows, :, rows % n]  # (R, k, 3)
+        return of_rows if len(self.decides) > 1 else of_rows[:, 0], new
 
 
 COORDINATORS: dict[str, type[RulePolicy]] = {

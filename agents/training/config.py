@@ -429,9 +429,10 @@ class HitMacOptions(RunOptions):
     algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
-    features: Annotated[str, Choice(FEATURE_SETS)]
+    features: Annotated[str, Choice((*FEATURE_SETS, "beliefs"))]
     """Set of features: frame, of a single frame; hit-mac, the paper's; motion, which adds velocities for the
-    coordinator and an executor that imitates."""
+    coordinator and an executor that imitates; beliefs, the default in games of two teams, with other defaults of both
+    levels."""
     num_envs: NumEnvs
     """Number of parallel scenes."""
     weight_dim: Count
@@ -531,11 +532,11 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if not scenario.is_game:
             raise ValueError(f"--scenario {scenario.name} is not a game of two teams, such as mate-4v8-9")
         return asked
+    game = scenario.is_game and scenario.knowledge in ("full", "shared") and scenario.identities
     if isinstance(asked, HitMacOptions):
-        defaults: Any = with_defaults(HitMacOptions, asked.algorithm)
+        defaults: Any = with_defaults(HitMacOptions, asked.algorithm, game=game)
     else:
-        believes = scenario.knowledge in ("full", "shared") and not asked.per_sensor
-        game = scenario.is_game and believes
+        game &= not asked.per_sensor
         defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, game)
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
@@ -555,6 +556,8 @@ def preset_of(
         situation = "game" if game else algorithm
     elif start is not None:
         situation = "start"
+    elif game:
+        situation = "game by reward"
     return kind.presets.get(situation, kind.presets.get(algorithm, kind.presets["plain"]))
 
 
@@ -576,7 +579,7 @@ def with_limits(options: Any) -> Any:
     """Return the options with a limit: the job's default if they have none."""
     if options.minutes is not None or options.total_steps is not None:
         return options
-    preset = preset_of(options, options.algorithm, options.memory)
+    preset = preset_of(options, options.algorithm, options.memory, options.features == BELIEFS)
     return dataclasses.replace(options, **{name: preset[name] for name in NO_LIMIT})
 
 
@@ -615,14 +618,17 @@ def levels(
     if options.features == "hit-mac":
         shared |= {"embed_layers": 2, "num_frequencies": 4}
     features = {"hit-mac": FEATURE_SETS["hit-mac"], "frame": ExecutorOptions.features}
+    game = options.features == "beliefs"
     situation = "imitation" if options.algorithm == "imitation" else "hit-mac"
+    if game:
+        situation = "game" if options.algorithm == "imitation" else "game by reward"
     own = ExecutorOptions.presets[situation] | {"run_dir": run_dir / "executor"}
     if options.features in features:
         own["features"] = features[options.features]
     if options.executor_minutes is not None or options.executor_steps is not None:
         own |= {"minutes": options.executor_minutes, "total_steps": options.executor_steps}
-    of_coordinator = preset_of(CoordinatorOptions, options.algorithm) | {
-        "features": FEATURE_SETS[options.features],
+    of_coordinator = preset_of(CoordinatorOptions, options.algorithm, game=game) | {
+        "features": _FEATURES[options.features],
         "executor": str(run_dir / "executor"),
         "minutes": options.coordinator_minutes,
         "total_steps": options.coordinator_steps,
@@ -647,6 +653,11 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
     if config.role != TASKS[task].spec.role:
         raise ValueError(f"--start is {start}, a policy for {config.task}; it must be one for {task}")
     decisions = config.scenario.decisions
+    if config.role in ("agent", "executor") and scenario is not None and config.scenario.action != scenario.action:
+        raise ValueError(
+            f"--start is {start}, a policy of the action {config.scenario.action}; the scenario {scenario.name!r} "
+            f"requires {scenario.action}"
+        )
     if config.role == "agent" and scenario is not None and decisions != scenario.decisions:
         raise ValueError(
             f"--start is {start}, a policy with the decisions {', '.join(decisions)}; the scenario {scenario.name!r} "
@@ -706,10 +717,16 @@ def check_on(options: Options, scenario: Scenario) -> None:
     elif options.algorithm == "imitation":
         scripted_agent(options.teacher, in_place(scenario))
     if features == BELIEFS or not scenario.identities:
-        if options.task.spec.role != "agent" or options.per_sensor:
+        level = options.task.spec.role in ("executor", "coordinator") and scenario.is_game and scenario.identities
+        if (options.task.spec.role != "agent" and not level) or options.per_sensor:
             given = "--features is beliefs" if features == BELIEFS else "identities is false"
-            raise ValueError(f"{given}, which is supported only for a policy that turns all sensors directly")
+            raise ValueError(
+                f"{given}, which is supported only for a policy that turns all sensors directly, or beliefs for the "
+                "levels of HiT-MAC in a game"
+            )
         BeliefObserver(scenario, features)
+    if options.engine == "rllib" and scenario.action == "rate" and options.task.spec.role != "coordinator":
+        raise ValueError("--engine rllib learns no rates; choose --set action=turn, or leave the engine out")
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
             f"--memory recurrent requires --knowledge shared; the scenario has the knowledge {scenario.knowledge}"

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor
@@ -14,9 +15,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.duel import memory_of, set_memory
-from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.learned.policy import AttentionPolicy, within
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions
+from hitmac.agents.planning.levels import plan_and_assign
+from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions, shares_of
 from hitmac.agents.training.parts import by_size, halves, in_parallel, learn_from, select
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.observation import Observer
@@ -55,6 +57,10 @@ class TurnLabels:
         self.decides: tuple[str, ...] = teacher.decides
         sensors = env.observation_space["mask"].shape[:-1] or (1,)  # type: ignore[index]
         self.shape: tuple[int, ...] = (*sensors, 3 * len(self.decides))
+        self.units: Tensor | None = None  # (n,) shares that a step of the teacher is, where the policy decides rates
+        if isinstance(env.action_space, spaces.Box):
+            steps = np.ones((1, env.scenario.num_sensors), np.int64)
+            self.units = torch.from_numpy(shares_of(steps, env.scenario).reshape(sensors[0], -1).mean(1)).float()
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation of the present scenes, with ``pairs`` and ``mask``."""
@@ -87,7 +93,12 @@ class TurnLabels:
         """Return the teacher's best actions of rows, with 0 for decisions that it does not take."""
         actions = labels.reshape(*labels.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
         actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
-        return padded_actions(actions, self.decides, self.env.scenario.decisions)
+        actions = padded_actions(actions, self.decides, self.env.scenario.decisions)
+        if self.units is None:
+            return actions
+        shares = np.array([0.0, 1.0, -1.0])[actions].reshape(len(actions), -1, self.shape[0])
+        shares[:, 1:] *= -1.0  # a wider zoom is over 0
+        return (shares * self.units.numpy()).reshape(actions.shape)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
         """Return the sum of the policy's losses over the decisions in rows, and their number."""
@@ -98,25 +109,46 @@ class TurnLabels:
         """Return the same for logits (S, j, n, 3), sensors that act (S, n) bool and labels (S, n, 3 k)."""
         values = dict(zip(self.decides, labels[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
         kept = labels.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
-        losses = [
-            imitation_loss(logits[:, k][acting], values.get(name, kept), self.temperature)
-            for k, name in enumerate(self.env.scenario.decisions)
-        ]
+        losses = []
+        for k, name in enumerate(self.env.scenario.decisions):
+            taught = values.get(name, kept)
+            if self.units is None:
+                losses.append(imitation_loss(logits[:, k][acting], taught, self.temperature))
+            else:
+                units = self.units[: acting.shape[1]].to(logits.device).expand_as(acting)[acting]
+                taught = taught[..., [0, 2, 1]] if name == "zoom" else taught  # wider is over 0
+                losses.append(rate_loss(logits[:, k][acting], taught, self.temperature, units))
         return torch.stack(losses).sum(), len(kept)
 
 
 class GoalLabels(TurnLabels):
-    """Values of the turns of a sensor towards its goals, for executors; the teacher observes the goals only."""
+    """Values of the turns of a sensor towards its goals, for executors; the teacher observes the goals only.
+
+    In a game the teacher is a planner of whole scenes, which also assigns the next goals,
+    :func:`~hitmac.agents.planning.levels.plan_and_assign`.
+    """
+
+    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`TurnLabels.label`."""
+        if not self.env.scenario.is_game:
+            return super().label(seen, starts)
+        lists = {name: seen[name] for name in ("discs",) if name in seen}
+        begins = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
+        given = seen["pairs"], seen["mask"] != 0, self.state, begins
+        values, self.env.task.assigned[...], self.state = plan_and_assign(self.teacher, *given, **lists)
+        return values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2).reshape(-1, *self.shape)
 
     def observe(self) -> dict[str, np.ndarray]:
         """See :meth:`TurnLabels.observe`; with a row for each sensor, and a valid pair for each goal at its target."""
         seen = super().observe()
+        if self.env.scenario.is_game:
+            return seen
         assert self.env.task.assigned is not None
         return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
 
 
 class AssignmentLabels(TurnLabels):
-    """Assignments (n * m) of targets to sensors by a coordinator without a state, for coordinators.
+    """Assignments (n * m) of targets to sensors by a coordinator, for coordinators.
 
     The loss is the cross-entropy to the assignment, over the valid pairs.
     """
@@ -126,8 +158,10 @@ class AssignmentLabels(TurnLabels):
         self.shape = self.env.action_space.shape or ()
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
-        """See :meth:`TurnLabels.label`."""
-        return self.teacher.predict(seen, deterministic=True)[0].astype(np.float32)
+        """See :meth:`TurnLabels.label`; the teacher's memory is kept if it decides at every sub-step."""
+        labels, state = self.teacher.predict(seen, self.state, starts.astype(bool), deterministic=True)
+        self.state = state if self.env.task.sub_steps == 1 else None
+        return labels.astype(np.float32)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
         """See :meth:`TurnLabels.best`."""
@@ -196,6 +230,26 @@ def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor
     cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
     regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
     return cross_entropy + regret
+
+
+def rate_loss(rates: Tensor, values: Tensor, temperature: float, units: Tensor) -> Tensor:
+    r"""Return the negative log-likelihood of the teacher's mean command, plus the regret, of each decision (...,).
+
+    The policy's `rates` (..., 2) are mean :math:`\mu` and logarithm of the deviation :math:`\sigma`, the values
+    :math:`Q` (..., 3) those of staying, of the command `units` and of its opposite. The teacher's mean command is
+    :math:`c` = units * (p_1 - p_2) with p = softmax(Q / temperature), and the loss
+
+    .. math:: (c - \mu)^2 / (2 \sigma^2) + \log \sigma + \max Q - Q(\mu),
+
+    where Q is linear between the three commands.
+    """
+    mean, log_std = rates.unbind(-1)
+    chances, share = (values / temperature).softmax(-1), (mean / units).clamp(-1.0, 1.0)
+    taught = (chances[..., 1] - chances[..., 2]) * units
+    gains = values[..., 1:] - values[..., :1]
+    gained = share.clamp(min=0.0) * gains[..., 0] - share.clamp(max=0.0) * gains[..., 1]
+    regret = values.amax(-1) - values[..., 0] - gained
+    return 0.5 * ((taught - mean) * (-log_std).exp()).square() + log_std + regret
 
 
 def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
@@ -353,7 +407,8 @@ class Imitation(BaseAlgorithm):
 
     def _sampled(self, logits: Tensor) -> np.ndarray:  # (rows, j, n, k) on the CPU
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
-        return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
+        actions = sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
+        return within(actions, self.action_space)
 
     def _updates_after(self, step: int) -> int:
         return self.num_updates if step else 0  # the buffer is empty at first

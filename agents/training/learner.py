@@ -21,7 +21,7 @@ from tqdm import tqdm
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
-from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.learned.policy import AttentionPolicy, RateHead
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.registry import scripted_agent
@@ -50,7 +50,7 @@ CRITIC_ALONE = 0.1
 imitation, and would change the features of the actor."""
 
 EXPLORING = 0.1
-"""Share of the highest entropy to which a policy `start` is sharpened for learning from reward."""
+"""Share of the highest entropy, or of rates the deviation, to which a policy `start` is sharpened before it learns."""
 
 
 # Learner and environments.
@@ -102,23 +102,24 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         of_task["opponent"] = options.opponent
     if options.task.spec.role == "targets":
         of_task["per_sensor"] = True
+    features = check_features(options.features)
+    observed = observed_as(scenario, features)
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
+        own = observed_as(scenario, executor.features)
         of_task |= {
             "executor": "scripted" if options.executor == "scripted" else executor.policy,  # by name it has a kernel
-            "executor_features": executor.features,
+            "executor_features": observed if executor.features == features else own,
             "padding": executor.padding,
         }
     if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
-    features = check_features(options.features)
-    believed = features == BELIEFS or not scenario.identities
     return DirectionalSensorVecEnv(
         options.task,
         options.num_envs,
         scenario,
-        features=partial(BeliefObserver, features=features) if believed else features,
+        features=observed,
         max_episode_steps=options.episode_steps,
         credit=options.credit,
         stagger=True,
@@ -126,6 +127,12 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         **of_task,
         **options.nearness,
     )
+
+
+def observed_as(scenario: Scenario, features: tuple[str, ...]) -> Any:
+    """Return features for a task, or where they need a memory a function that returns their observer."""
+    believed = features == BELIEFS or not scenario.identities
+    return partial(BeliefObserver, features=features) if believed else features
 
 
 def warm_up(venv: DirectionalSensorVecEnv) -> None:
@@ -137,13 +144,17 @@ def warm_up(venv: DirectionalSensorVecEnv) -> None:
 def teacher_of(options: Options, scenario: Scenario) -> Any:
     """Return the planner as a teacher for the role of the task."""
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    planner: Any
     if role == "targets":
         return load_opponent(options.teacher, scenario, role)
     if role == "agent":
         return scripted_agent(options.teacher, scenario, **chosen)
+    if scenario.is_game:
+        planner = scripted_agent(options.teacher, scenario, **chosen)
+        return AssignPlanned(scenario, planner=planner) if role == "coordinator" else planner
     kind = AssignPlanned if role == "coordinator" else PlannerExecutor
     planning = AssignPlanned.planning if role == "coordinator" else {}
-    planner: Any = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
+    planner = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
     return kind(scenario, planner=planner)
 
 
@@ -180,9 +191,10 @@ def take_weights(policy: nn.Module, start: str) -> None:
 def entropy_share(model: Learner) -> float | None:
     """Return the policy's mean entropy on the last observations as a share of the highest.
 
-    It is None for imitation, and for a policy with a memory.
+    It is None for imitation, a policy with a memory, and rates, whose entropy has no highest.
     """
-    if isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
+    rates = isinstance(model.action_space, spaces.Box)
+    if rates or isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
         return None
     return entropy_on(model.policy, observation)
 
@@ -199,9 +211,12 @@ def sharpen(policy: AttentionPolicy, observation: Any) -> None:
     """Multiply a policy's logits until its entropy on an observation is :data:`EXPLORING`, if it is higher.
 
     The best actions stay the same. Imitation leaves logits of which samples cover much less than the best actions, so
-    that learning from them would first have to find those again.
+    that learning from them would first have to find those again. Of rates, the deviations are reduced to it.
     """
     head: Any = policy.action_net
+    if isinstance(head, RateHead):
+        head.log_std.data.clamp_(max=math.log(EXPLORING))
+        return
     last: Any = head.query if hasattr(head, "query") else head[0][-1]
     with torch.no_grad():
         for _ in range(40):  # by a factor of 7,500 at most

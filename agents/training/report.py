@@ -219,7 +219,8 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
 def evaluate_duel(folders: Sequence[Path], options: Options, scenario: Scenario) -> dict[str, Any]:
     """Evaluate the policies of runs, and the rules of their team, against the opponent of the training."""
     targets = options.task.spec.role == "targets"
-    own = [*map(str, folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
+    alone = "assign-planned:" if options.task.spec.role == "executor" else ""
+    own = [*(f"{alone}{folder}" for folder in folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
     other = [options.opponent or scenario.walk.removeprefix("carry-")]
     sensors, players = (other, own) if targets else (own, other)
     print(f"\nevaluating {options.episodes} episodes of each match; --episodes sets another number")

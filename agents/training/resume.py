@@ -26,7 +26,7 @@ from hitmac.agents.command_line import provenance
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
-from hitmac.agents.training.config import AnyJob, CoordinatorOptions, Job, Options, flag
+from hitmac.agents.training.config import AnyJob, CoordinatorOptions, DuelOptions, Job, Options, TransportOptions, flag
 from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
@@ -61,7 +61,8 @@ def resolve(
         if scenario is None:
             names = ("knowledge", "tracks", "columns")
             scenario = _set(asked).replace(**{name: value for name in names if (value := getattr(asked, name))})
-        scenario = scenario.with_turns()  # the networks' actions are turns
+        if isinstance(asked, DuelOptions | TransportOptions):
+            scenario = scenario.with_turns()  # a policy of targets has steps
         if given is not None:
             options = config.completed(asked, given, scenario)
     config.check(options)
@@ -312,8 +313,7 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
     groups["venv"]["starts"] = venv.task.starts
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
-    if isinstance(venv.task.observer, BeliefObserver):
-        groups["beliefs"] = venv.task.observer.get_state()
+    groups |= {name: observer.get_state() for name, observer in _observers_of(venv.task)}
     if hasattr(opponent := venv.task.opponent, "get_state"):
         groups["opponent"] = opponent.get_state()
     groups["learner"] = model.get_state()
@@ -322,6 +322,13 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
         state = torch.get_device_module(model.device).get_rng_state(model.device)
         groups["random"][model.device.type] = state.numpy()
     write_state(path, groups)
+
+
+def _observers_of(task: Any) -> list[tuple[str, BeliefObserver]]:
+    """Return the observers of a task that have a memory, with their names in a training state."""
+    each = {"executor_beliefs": getattr(task, "executor_observer", None), "beliefs": task.observer}
+    own = {id(one): (name, one) for name, one in each.items() if isinstance(one, BeliefObserver)}
+    return [*own.values()]
 
 
 def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Progress:
@@ -335,8 +342,8 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
         venv.task.starts[:] = groups["venv"]["starts"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]
-        if isinstance(venv.task.observer, BeliefObserver):
-            venv.task.observer.set_state(groups["beliefs"])
+        for name, observer in _observers_of(venv.task):
+            observer.set_state(groups[name])
         if hasattr(opponent := venv.task.opponent, "set_state"):
             opponent.set_state(groups.get("opponent", {}))
         model._last_obs = venv.observe()

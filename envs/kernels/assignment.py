@@ -29,17 +29,20 @@ def bearing_to(state, b, i, x, y):
 
 
 @inlined
-def assign_in_range(state, knowledge, b, share, assigned):
+def assign_in_range(state, knowledge, b, share, narrowest, assigned):
     """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers.
 
-    Positions are the last known ones.
+    Positions are the last known ones. The range is that of the field of view `narrowest`, degrees; 0: the present one.
     """
     for i in range(assigned.shape[1]):
+        reach = state.sensor[i, at.RANGE_SQUARED, b]
+        if narrowest > 0.0:
+            reach = state.sensor[i, at.VIEW_AREA, b] / narrowest
         for j in range(assigned.shape[2]):
             known, x, y = place_of(state, knowledge, i, j, b)
             dx = x - state.sensor[i, X, b]
             dy = y - state.sensor[i, Y, b]
-            in_range = dx * dx + dy * dy <= state.sensor[i, at.RANGE_SQUARED, b]
+            in_range = dx * dx + dy * dy <= reach
             taken = share == 1.0 or draw_uniform(state.stream, b) < share
             assigned[b, i, j] = taken and in_range and state.working[i, b] and known
 
@@ -145,7 +148,22 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
         for b in range(first, last):
             executor_rewards(state, state.poses, state.motors, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
-                assign_in_range(state, state.knowledge, b, rules.share, assigned)
+                assign_in_range(state, state.knowledge, b, rules.share, 0.0, assigned)
+
+
+@kernel
+def executor_results(rows, rules, turned, assigned, rewards, chosen, share):
+    """Write the executor's rewards of the chosen scenes after a sub-step of a game, and new goals when due.
+
+    `turned` (B, n) is not 0 for the sensors that turned. Goals may be as far away as the narrowest view reaches.
+    """
+    state = KernelState(*rows)
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            executor_rewards(state, None, None, b, rules, turned, assigned, rewards)
+            if state.scene[at.TIME, b] % rules.every == 0:
+                narrowest = state.parameters[0].narrowest
+                assign_in_range(state, state.knowledge, b, rules.share, narrowest, assigned)
 
 
 @kernel
@@ -156,6 +174,50 @@ def extra_moves(rows, chosen, share):
         step.extra_moves(state, state.parameters[0], state.no_game, first, last)
 
 
+@inlined
+def _turn_and_idle(state, knowledge, b, decision):
+    """Write the scripted executor's turns in scene b, and those of sensors without a known assigned target."""
+    assigned, action = decision.assigned, decision.action
+    if decision.scripted:
+        turn_to_mean(state, knowledge, b, assigned, action)
+    for i in range(assigned.shape[1]):
+        idle = True
+        for j in range(assigned.shape[2]):
+            idle = idle and not (assigned[b, i, j] and place_of(state, knowledge, i, j, b)[0])
+        if idle:
+            action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
+
+
+@inlined
+def _count_sub_step(state, p, b, k, decision):
+    """Write the reward of sub-step k in scene b, and add the marginal coverage and the sensors that turned."""
+    assigned, seen = decision.assigned, False
+    for i in range(assigned.shape[1]):
+        for j in range(assigned.shape[2]):
+            seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
+    decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
+    _add_marginal_coverage(state, p, b, decision.marginal)
+    decision.turned[b] += state.scene[at.TURNED, b]
+
+
+@kernel
+def turn_and_idle(rows, decision, chosen, share):
+    """Write the actions of the chosen scenes that an executor does not decide; see :func:`decision_sub_steps`."""
+    state = KernelState(*rows)
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            _turn_and_idle(state, state.knowledge, b, decision)
+
+
+@kernel
+def count_sub_step(rows, k, decision, chosen, share):
+    """Write the results of sub-step k of a decision in the chosen scenes."""
+    state = KernelState(*rows)
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            _count_sub_step(state, state.parameters[0], b, k, decision)
+
+
 @kernel
 def decision_sub_steps(rows, begin, end, decision, chosen, share):
     """Run the sub-steps `begin` to `end` - 1 of a decision in the chosen scenes.
@@ -164,31 +226,17 @@ def decision_sub_steps(rows, begin, end, decision, chosen, share):
     A sensor without a known assigned target stays or turns at random.
     """
     state = KernelState(*rows)
-    p, assigned, action = state.parameters[0], decision.assigned, decision.action
-    _, n, m = assigned.shape
+    p = state.parameters[0]
     for first, last in runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
                 step.extra_moves(state, p, state.no_game, first, last)
             step.about_to_move(state, first, last)
             for b in range(first, last):
-                if decision.scripted:
-                    turn_to_mean(state, state.knowledge, b, assigned, action)
-                for i in range(n):
-                    idle = True
-                    for j in range(m):
-                        idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
-                    if idle:
-                        action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
-            step.advance(state, p, action, None, first, last)
+                _turn_and_idle(state, state.knowledge, b, decision)
+            step.advance(state, p, decision.action, None, first, last)
             for b in range(first, last):
-                seen = False
-                for i in range(n):
-                    for j in range(m):
-                        seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
-                decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
-                _add_marginal_coverage(state, p, b, decision.marginal)
-                decision.turned[b] += state.scene[at.TURNED, b]
+                _count_sub_step(state, p, b, k, decision)
 
 
 @kernel

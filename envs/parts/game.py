@@ -368,14 +368,15 @@ class Game:
         return action
 
     def degrees(self, action: np.ndarray) -> np.ndarray:
-        """Return a valid action of the sensors in degrees, (B, n, 2)."""
-        if action.dtype.kind == "f":
+        """Return an action of the sensors, steps or shares (B, 2 n), in degrees (B, n, 2); degrees are unchanged."""
+        if action.ndim == 3:
             return action
-        simulator, shape = self._simulator, self._simulator.state.heading.shape
-        ways = ((action == 1).astype(np.float64) - (action == 2)).reshape(shape[0], -1, shape[1])
+        simulator, shape, real = self._simulator, self._simulator.state.heading.shape, action.dtype.kind == "f"
+        ways = action if real else (action == 1).astype(np.float64) - (action == 2)
+        ways, zoom_step = ways.reshape(shape[0], -1, shape[1]), simulator.scenario.zoom_step
         degrees = np.zeros((*shape, 2))
         degrees[..., 0] = ways[:, 0] * simulator.rows.sensor[:, at.TURN, 0]
-        degrees[..., 1] = ways[:, 1] * -simulator.scenario.zoom_step if ways.shape[1] > 1 else 0.0
+        degrees[..., 1] = ways[:, 1] * (zoom_step if real else -zoom_step) if ways.shape[1] > 1 else 0.0
         return degrees
 
     def walk(self, chosen: np.ndarray) -> np.ndarray:

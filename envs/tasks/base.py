@@ -167,8 +167,6 @@ class Task:
         if self.simulator is None:
             self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario, self.num_envs = self.simulator.scenario, self.simulator.num_envs
-        if self.scenario.is_game and self.spec.role in ("executor", "coordinator"):
-            raise ValueError(f"scenario {self.scenario.name!r} has warehouses, which {kind.__name__} does not support")
         near = {name: getattr(self, name) for name in ("nearest", "radius", "neighbours", "discs")}
         self.observer = make_observer(self.scenario, self.features, self.team, **near)
         other = "sensors" if self.team == "targets" else "targets"
@@ -194,8 +192,10 @@ class Task:
         """
         raise NotImplementedError
 
-    def opponent_action(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the opponent's action in the chosen scenes (B,), for a step."""
+    def opponent_action(self, chosen: np.ndarray) -> np.ndarray | None:
+        """Return the opponent's action in the chosen scenes (B,), for a step; None: that of the scenario's `walk`."""
+        if self.opponent is None:
+            return None
         action = self.opponent.act(self.simulator, self.starts, chosen)
         self.starts = self.starts & ~chosen
         return action

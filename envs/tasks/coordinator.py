@@ -1,6 +1,5 @@
 """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,9 +7,18 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import PAPER_FEATURES, Observer
+from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.tasks import base
-from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, UNSEEN_PENALTY, Decision, Features, Idle, Task, TaskSpec
+from hitmac.envs.tasks.base import (
+    SUB_STEPS_PER_DECISION,
+    UNSEEN_PENALTY,
+    Decision,
+    Features,
+    Idle,
+    Task,
+    TaskSpec,
+    make_observer,
+)
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
 
 
@@ -35,19 +43,30 @@ class CoordinatorTask(Task):
     moves of the scenario (`extra_move_every`) precede the executor's observation: in `hit-mac` the targets move once at
     the start of a decision.
 
+    With ``action: rate`` of the scenario a policy may also return shares from -1 to 1 as its turns and zooms, see
+    :class:`CoverageTask`.
+
     An episode starts as that of :class:`CoverageTask`; it is truncated after 101 decisions. The info has
     `coverage` and `visible` of the last sub-step, `turned`, the sensors that turned per sub-step, mean over the
     decision, `sub_rewards`, float (10,), of the sub-steps, and the decision's assignment, `assigned`, bool (n, m).
 
+    ## Duels
+
+    With `warehouses` of the scenario the option `opponent` moves the targets in every sub-step. The reward is the same:
+    the coverage of all targets, or -0.1 where no sensor sees a target assigned to it. A target that the scenario's
+    `knowledge` has no place of may be assigned, but the scripted executor ignores it. An episode lasts as long as the
+    scenario's, in decisions, or ends after the decision in which all cargoes have arrived.
+
     Args:
-        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads, opponent: see :class:`Task`.
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
             `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, k) decisions, see
             :func:`~hitmac.envs.tasks.base.unflatten_sensors`.
-        executor_features: features that such a policy observes; `target_id` is the index of the row. None: its
-            attribute ``features``, by default :data:`hitmac.envs.PAPER_FEATURES`.
+        executor_features: features that such a policy observes, or a function that returns their observer;
+            `target_id` is the index of the row. None: its attribute ``features``, by default
+            :data:`hitmac.envs.PAPER_FEATURES`. The same function as `features` has one observer.
         padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: its attribute
             ``padding``, by default ``"attended"``.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
@@ -64,7 +83,7 @@ class CoordinatorTask(Task):
 
     features: Features = PAPER_FEATURES
     executor: Any = "scripted"
-    executor_features: Sequence[str] | None = None
+    executor_features: Features | None = None
     padding: Padding | None = None
     idle: Idle = "random"
     decision: Decision = SUB_STEPS_PER_DECISION
@@ -78,7 +97,8 @@ class CoordinatorTask(Task):
         if self.executor_features is None:
             listed = getattr(self.executor, "features", None)  # a network may use the name otherwise
             self.executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
-        self.executor_observer = Observer(self.scenario, self.executor_features)
+        same = callable(self.features) and self.executor_features is self.features
+        self.executor_observer = self.observer if same else make_observer(self.scenario, self.executor_features)
         self._executor_state: Any = None
         self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor
         self.sub_steps = self.decision
@@ -107,14 +127,33 @@ class CoordinatorTask(Task):
             self.assigned, actions, self.sub_rewards, self.marginal, self.turned,
         )  # fmt: skip
         run, sub_steps = self.simulator.run, assignment.decision_sub_steps
-        if scripted:
+        if self.scenario.is_game:
+            for k in range(self.sub_steps):
+                self._sub_step_of_game(k, decision, chosen)
+        elif scripted:
             run(sub_steps, 0, self.sub_steps, decision, chosen)
         else:
             for k in range(self.sub_steps):
                 run(assignment.extra_moves, chosen)
-                actions[...] = self._executed()
+                actions[...] = self.simulator.command(self._executed(), chosen)
                 run(sub_steps, k, k + 1, decision, chosen)
         return self.sub_rewards.mean(-1)
+
+    def _sub_step_of_game(self, k: int, decision: assignment.Decision, chosen: np.ndarray) -> None:
+        """Play sub-step k of a decision of a game."""
+        simulator, steps = self.simulator, decision.action
+        if hasattr(self.observer, "get_state"):
+            self.observer.observe(simulator)  # which has a memory of every sub-step
+        shares = steps * 0.0
+        if not decision.scripted:
+            taken = self._executed()
+            real = taken.dtype.kind == "f"
+            steps[...], shares = (0, taken) if real else (taken, shares)
+        if decision.scripted or decision.turn_at_random:
+            simulator.run(assignment.turn_and_idle, decision, chosen)
+        degrees = simulator.command(steps, chosen) + simulator.command(shares, chosen)  # one of them is 0
+        simulator.advance(degrees, chosen, self.opponent_action(chosen))
+        simulator.run(assignment.count_sub_step, k, decision, chosen)
 
     def difference_rewards(self) -> np.ndarray:
         """Return each sensor's contribution (B, n) to the last decision's coverage, mean over the sub-steps.
@@ -135,7 +174,9 @@ class CoordinatorTask(Task):
             carried = {"state": self._executor_state, "episode_start": starts}
         chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
         self._executor_starts[:] = False
-        return executed(chosen, self.assigned, shown["mask"], len(self.scenario.decisions))
+        return executed(
+            chosen, self.assigned, shown["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
+        )
 
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""

@@ -154,11 +154,7 @@ class CoverageTask(Task):
         A `target_action` (B, m, 2) of :meth:`hitmac.envs.Simulator.step` takes the place of the opponent's.
         """
         chosen, checked = self.simulator.chosen(mask), self.checked(action)
-        if checked.dtype.kind == "f" and self.scenario.is_game:
-            shares = checked.reshape(self.num_envs, 2, -1)  # of turns and zooms
-            turn = self.scenario.of_each_sensor("turn_angle")
-            checked = np.stack([shares[:, 0] * turn, shares[:, 1] * self.scenario.zoom_step], -1)
-        if self.opponent is not None and target_action is None:
+        if target_action is None:
             target_action = self.opponent_action(chosen)
         simulator, game = self.simulator, self.simulator.game
         self._before = self._mutable()

@@ -44,11 +44,18 @@ class ExecutorTask(Task):
     every sensor. After every tenth step, once its reward is taken, the goals become the targets in range.
     Episodes are truncated after 101 steps.
 
+    ## Duels
+
+    With `warehouses` of the scenario a sensor turns and zooms, as in :class:`CoverageTask`, and the option `opponent`
+    moves the targets. The goals become the known targets whose last known places are within the range of the sensor's
+    narrowest view. A goal that the sensor does not see now, even one whose place is unknown, costs 1 as above. An
+    episode starts as that of :class:`CoverageTask`, and lasts as long as the scenario's.
+
     The info has that of :class:`CoverageTask`, and `rewards`, float (n,), and `assigned`, bool (n, m), the goals of
     each sensor.
 
     Args:
-        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads, opponent: see :class:`Task`.
         turn_cost: cost of a turn for the sensor; 0 or more.
         centring: loss of reward for a goal at the edge of the view instead of its middle, 0 to 1. With the paper's 1,
             two goals at the edges are worth no more than one in the middle.
@@ -95,10 +102,14 @@ class ExecutorTask(Task):
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
         rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
-        chosen = self.simulator.chosen(mask)
-        turns = self.simulator.command(self.checked(action), chosen)
-        self.simulator.run(assignment.executor_step, rules, turns, self.assigned, self.rewards, chosen)
-        return self.rewards.sum(-1) / self.simulator.state.num_sensors
+        simulator, chosen = self.simulator, self.simulator.chosen(mask)
+        turns, step = simulator.command(self.checked(action), chosen), assignment.executor_step
+        if self.scenario.is_game:
+            before = simulator.state.heading.copy()
+            simulator.advance(turns, chosen, self.opponent_action(chosen))
+            turns, step = (simulator.state.heading != before).astype(np.int64), assignment.executor_results
+        simulator.run(step, rules, turns, self.assigned, self.rewards, chosen)
+        return self.rewards.sum(-1) / simulator.state.num_sensors
 
     def sensor_rewards(self) -> np.ndarray:
         """Return the reward of each sensor (B, n) in the last step, as a new array."""
@@ -142,20 +153,23 @@ def mask_unassigned(
     return goals
 
 
-def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int) -> np.ndarray:
+def executed(
+    chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int, *, by_rate: bool = False
+) -> np.ndarray:
     """Return the actions (B, d n) of all sensors: an executor's for sensors with assigned targets, 0 for the others.
 
     The executor has `chosen` turns (B * n,) or decisions (B * n, k) for the rows of :func:`flatten_sensors`; `assigned`
-    is (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Raises ``ValueError`` for decisions of another
-    size, type or range.
+    is (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Decisions are 0, 1, 2, or with `by_rate` also
+    floating-point shares from -1 to 1. Raises ``ValueError`` for decisions of another size, type or range.
     """
     scenes, sensors = assigned.shape[:2]
     rows, chosen = scenes * sensors, np.asarray(chosen)
-    fits = chosen.size in (rows, 2 * rows, 3 * rows) and chosen.dtype.kind in "iu"
-    if not fits or chosen.min() < 0 or chosen.max() > 2:
+    least, most = (-1.0, 1.0) if chosen.dtype.kind == "f" else (0, 2)
+    fits = chosen.size in (rows, 2 * rows, 3 * rows) and chosen.dtype.kind in ("iuf" if by_rate else "iu")
+    if not fits or not (chosen.min() >= least and chosen.max() <= most):
         raise ValueError(
             f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or the same number of pairs or "
-            "triples"
+            f"triples{', or shares from -1 to 1' * by_rate}"
         )
     actions = unflatten_sensors(chosen.reshape(rows, -1), sensors, decisions)
     nothing = ~(assigned & (mask != 0)).any(-1)

@@ -5,9 +5,18 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, scripted_level
-from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, padded_actions, rates_of, started
+from hitmac.agents.policy import (
+    Memoryless,
+    PaddedActions,
+    PerSensor,
+    padded_actions,
+    rates_of,
+    shares_of,
+    started,
+    steps_of,
+)
 from hitmac.agents.registry import SCRIPTED
-from hitmac.envs import load_scenario
+from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import BY_RATE, MOTORS
 
@@ -119,6 +128,19 @@ def test_turns_become_rates():
     np.testing.assert_allclose(rates_of(turns, slow), [[10, -5 / 0.13, 45, 0], [-10, 0, -45, 20]])
     np.testing.assert_allclose(rates_of(turns, load_scenario("hit-mac"))[0], [5 / 0.13, -5 / 0.13, 5 / 0.13, 0])
     np.testing.assert_allclose(rates_of(np.array([0.5, -1, 0, 0]), slow), [22.5, -45, 0, 0])
+
+
+def test_steps_become_shares_and_shares_steps():
+    duel = load_scenario("mate-2v4-0")
+    steps, shares = np.array([[1, 2, 1, 2]]), np.array([[1.0, -1.0, -1.0, 1.0]])  # turns, then zooms
+    assert shares_of(steps, duel).tolist() == shares.tolist()
+    assert shares_of(shares, duel) is shares
+    assert steps_of(0.6 * shares, 2).tolist() == steps.tolist()
+    assert not steps_of(0.5 * shares, 2).any()
+    one, two = Simulator(duel, 1, 0), Simulator(duel, 1, 0)
+    one.advance(one.command(steps, np.ones(1, bool)), np.ones(1, bool))
+    two.advance(two.command(shares, np.ones(1, bool)), np.ones(1, bool))
+    np.testing.assert_equal(one.get_state(), two.get_state())
 
 
 @pytest.mark.parametrize("name", ["greedy", "assign-all", "memoryless:nearest"])

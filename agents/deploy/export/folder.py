@@ -18,7 +18,7 @@ from hitmac.agents.command_line import import_modules, stop_on_bad_input
 from hitmac.agents.deploy.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.names import load_agent, parse
-from hitmac.agents.policy import Policy
+from hitmac.agents.policy import Policy, Rates
 from hitmac.agents.registry import Agent
 from hitmac.envs import deployment, features
 from hitmac.envs.files import check_output, read_text, working_folder
@@ -34,6 +34,11 @@ MEANINGS = {
     "move": ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
 }
 """Meanings of the values 0, 1, 2 of each decision."""
+SHARES = {
+    "turn": "share, -1 to 1, of the highest of turn_rates, without any of turn_angle in a step; left over 0",
+    "zoom": "share, -1 to 1, of zoom_step; wider over 0",
+}
+"""Meanings of the decisions of a policy of rates."""
 _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
     "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
@@ -68,7 +73,7 @@ def export_agent(
         FileExistsError: a file or another folder of this name exists.
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
-    scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario).with_turns()
+    scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
     agent, to = load_agent(agent, scenario), Path(to)
     parts, decisions = parts_of(agent, scenario)
     if to.suffix in (".pt", ".pth", ".ort"):
@@ -121,7 +126,8 @@ def _digest(path: Path) -> str:
 
 def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: tuple[str, ...]) -> dict[str, Any]:
     """Return the content of ``policy.json``."""
-    policy = agent.policy
+    policy = agent.policy.policy if isinstance(agent.policy, Rates) else agent.policy
+    by_rates = getattr([*parts.values()][-1].network, "rates", False)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -133,7 +139,7 @@ def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: t
             | ({"nearness": dict(part.nearness)} if part.nearness else {})
             for file, part in parts.items()
         ],
-        "decisions": {name: MEANINGS[name] for name in decisions},
+        "decisions": {name: (SHARES if by_rates else MEANINGS)[name] for name in decisions},
         "idle": policy.idle if isinstance(policy, HierarchicalAgent) else "hold",
         "site": site_of(scenario),
         "runner": _digest(_RUNNER),

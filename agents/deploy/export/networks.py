@@ -2,7 +2,8 @@
 
 The inputs are ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8 of :func:`hitmac.envs.observe`, with a scene
 axis. The outputs are decisions (B, k, n), whole numbers 0, 1, 2, beginning with the turns of all sensors, and their
-logits (B, k, n, 3). Decisions are the best, those of ``predict(..., deterministic=True)``.
+logits (B, k, n, 3). Decisions are the best, those of ``predict(..., deterministic=True)``. A policy of rates has
+decisions from -1 to 1, and in place of logits their means and the logarithms of the deviations, (B, k, n, 2).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,11 @@ from torch import Tensor, nn
 
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
-from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.learned.policy import AttentionPolicy, RateHead
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor
+from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, Rates, Steps
 from hitmac.agents.registry import Agent
+from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.observation import OBSERVERS
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.executor import place_of_row_id
@@ -28,6 +30,8 @@ Outputs = tuple[Tensor, ...]
 
 AXES = "batch", "agents", "targets", "neighbours"
 """Names of the axes of any size; an agent is a sensor."""
+
+_BELIEVES = "its inputs are particle beliefs or tracks, not measured positions"
 
 
 class SceneTurns(nn.Module):
@@ -42,7 +46,8 @@ class SceneTurns(nn.Module):
     def __init__(self, policy: AttentionPolicy, kept: Sequence[int]) -> None:
         super().__init__()
         self.extractor, self.head = policy.features_extractor, policy.action_net
-        self.decisions, self.kept = policy.decisions, list(kept)
+        self.sizes, self.kept = (policy.decisions, -1, policy.num_actions), list(kept)
+        self.rates = isinstance(policy.action_net, RateHead)
 
     def forward(
         self, pairs: Tensor, mask: Tensor, targets: Tensor | None = None, neighbours: Tensor | None = None
@@ -52,8 +57,11 @@ class SceneTurns(nn.Module):
         return self._decide(*self.extractor.encode({name: part for name, part in shown.items() if part is not None}))
 
     def _decide(self, features: Features, mask: Tensor | None) -> Outputs:
-        logits = self.head(features, mask).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
-        return logits.argmax(-1), logits
+        logits = self.head(features, mask).unflatten(1, self.sizes)[:, self.kept]
+        return self._best(logits), logits
+
+    def _best(self, logits: Tensor) -> Tensor:
+        return logits[..., 0].clamp(-1.0, 1.0) if self.rates else logits.argmax(-1)
 
 
 class RecurrentTurns(SceneTurns):
@@ -74,7 +82,7 @@ class SensorTurns(SceneTurns):
         """Return the decisions and their logits."""
         _, of_rows = super().forward(pairs.flatten(0, 1), mask.flatten(0, 1))  # (B n, k, 1, 3)
         logits = of_rows.squeeze(2).unflatten(0, mask.shape[:2]).transpose(1, 2)
-        return logits.argmax(-1), logits
+        return self._best(logits), logits
 
 
 class AssignedTurns(SensorTurns):
@@ -167,10 +175,12 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
 
     Raises ValueError if the agent, or one of its levels, has no network.
     """
-    policy: Any = agent.policy
+    policy: Any = agent.policy.policy if isinstance(agent.policy, Rates) else agent.policy
     if isinstance(policy, HierarchicalAgent):
         coordinator: Any = policy.coordinator
         executor: Any = policy.executor
+        if BELIEFS in (coordinator.features, executor.features):
+            raise ValueError(f"{agent.name} cannot be exported: {_BELIEVES}")
         inner, kept, decisions = _decisions(executor.policy, scenario)
         _check(coordinator.policy, f"{agent.name} cannot be exported: of its coordinator,")
         _check(inner, f"{agent.name} cannot be exported: of its executor,")
@@ -193,18 +203,23 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
 
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:
-    """Return the policy, the numbers of its decisions that the scenario has, and their names."""
+    """Return the policy, the numbers of its decisions that the scenario has, and their names.
+
+    A policy of rates keeps them, whatever the scenario's action.
+    """
+    inner = policy.policy if isinstance(policy, PaddedActions) else policy
+    inner = inner.policy if isinstance(inner, Steps) else inner
     if not isinstance(policy, PaddedActions):
-        names = scenario.decisions[: getattr(getattr(policy, "policy", policy), "decisions", 1)]
-        return policy, range(len(names)), names
+        names = scenario.decisions[: getattr(getattr(inner, "policy", inner), "decisions", 1)]
+        return inner, range(len(names)), names
     kept = [number for number, name in enumerate(policy.own) if name in scenario.decisions]
-    return policy.policy, kept, tuple(policy.own[number] for number in kept)
+    return inner, kept, tuple(policy.own[number] for number in kept)
 
 
 def _check(policy: Any, says: str) -> None:
     """Raise ValueError with the reason if a policy cannot be exported."""
     reasons = {
-        BeliefPolicy: "its inputs are particle beliefs or tracks, not measured positions",
+        BeliefPolicy: _BELIEVES,
         OwnKnowledge: "it requires shared knowledge; choose a --scenario with the knowledge shared or full",
         Memoryless: "memoryless agents modify the knowledge; export the agent itself",
     }

@@ -91,7 +91,8 @@ class Agent:
         actions = self.kept["actions"][0]
         if self.card["idle"] == "random":  # sensors without assigned targets turn at random
             idle = ~(self.kept["assigned"] & inputs["mask"])[0].any(-1)
-            actions[0] = np.where(idle, self.random.integers(3, size=len(idle)), actions[0])
+            turns = self.random.integers(3, size=len(idle))
+            actions[0] = np.where(idle, turns if actions.dtype.kind == "i" else TURNS[turns], actions[0])
         if self.site["pan_limits"]:
             actions[0] = np.where(beyond_limits(self.site, heading, actions[0]), 0, actions[0])
         return actions
@@ -108,10 +109,18 @@ class Agent:
 def beyond_limits(site: dict[str, Any], heading: Any, turns: np.ndarray) -> np.ndarray:
     """Return a mask (n,) of the turns that lead beyond the pan limits; a range of a whole turn has none."""
     low, high = np.transpose(site["pan_limits"])
-    middle, way = (low + high) / 2, TURNS[turns]
-    heading = wrapped(np.asarray(heading), middle) + way * site["turn_angle"]
+    middle, way = (low + high) / 2, angles(site, turns)
+    heading = wrapped(np.asarray(heading), middle) + way
     outside = (heading > high + 1e-9) & (way > 0) | (heading < low - 1e-9) & (way < 0)
     return outside & (high - low < 360)
+
+
+def angles(site: dict[str, Any], turns: np.ndarray) -> Any:
+    """Return the angles (n,) of turns in a time step, degrees: of steps, or of shares of the highest rate."""
+    if turns.dtype.kind == "i":
+        return TURNS[turns] * site["turn_angle"]
+    rates = np.max(site["turn_rates"]) * site["time_step"]
+    return turns * (rates if rates > 0 else site["turn_angle"])
 
 
 def main() -> None:
@@ -129,7 +138,7 @@ def main() -> None:
     for sub_step in range(20):  # one every site["time_step"] seconds
         targets += 0.5 * site["max_speed"] * site["time_step"] * random.uniform(-1, 1, (m, 2))  # measure
         actions = agent.decide(targets, sensor_position=positions, heading=heading, along=np.zeros(n))
-        heading += site["turn_angle"] * TURNS[actions[0]]
+        heading += angles(site, actions[0])
         print(sub_step, *(f"{name} {row.tolist()}" for name, row in zip(agent.card["decisions"], actions, strict=True)))
 
 

@@ -16,11 +16,12 @@ from hitmac.agents.planning.levels import AssignInRange
 from hitmac.agents.planning.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
-from hitmac.agents.training.imitation import Imitation, MoveLabels, imitation_loss
+from hitmac.agents.training.imitation import Imitation, MoveLabels, imitation_loss, rate_loss
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.parts import by_size, halves, in_parallel, select, sizes
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.envs.scenes import BY_RATE
 
 
 class Compass(PlanningPolicy):
@@ -72,6 +73,28 @@ def test_the_loss_by_hand():
     assert imitation_loss(logits, values, 0.2).item() == pytest.approx(cross_entropy + regret, abs=1e-6)
     shifted = imitation_loss(logits - 3.0, values + 7.0, 0.2)
     assert shifted.item() == pytest.approx(cross_entropy + regret, abs=1e-5)
+
+
+def test_the_loss_of_rates_by_hand():
+    """A command of 0.5 by the teacher's values, of steps of 0.8; the mean 0.4 is half a step to the better side."""
+    values, units = torch.tensor([[0.0, 0.3 * math.log(13 / 3), 0.0]]), torch.tensor([0.8])
+    chances = torch.tensor([1.0, 13 / 3, 1.0]) / (2 + 13 / 3)
+    taught, gain = 0.8 * (chances[1] - chances[2]).item(), 0.3 * math.log(13 / 3)
+    for mean, regret in ((0.4, 0.5 * gain), (-0.4, gain), (2.0, 0.0)):
+        rates = torch.tensor([[mean, math.log(0.5)]])
+        expected = 0.5 * ((taught - mean) / 0.5) ** 2 + math.log(0.5) + regret
+        assert rate_loss(rates, values, 0.3, units).item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_best_rates_are_those_of_the_teachers_steps():
+    for scenario, turn in ((BY_RATE, 5 / BY_RATE.time_step / 45), (load_scenario("mate-2v4-0"), 1.0)):
+        env = DirectionalSensorVecEnv("Coverage", 2, scenario.replace(num_sensors=2, action="rate"))
+        teacher = Compass()
+        teacher.decides = scenario.decisions
+        labels = imitation.TurnLabels(teacher, env, 0.5)
+        values = np.eye(3)[[[[1, 2][: len(scenario.decisions)], [2, 1][: len(scenario.decisions)]]] * 2]
+        expected = [turn, -turn, 1.0, -1.0][: 2 * len(scenario.decisions)]  # a wider view, 2, is over 0
+        np.testing.assert_allclose(labels.best(values.reshape(2, 2, -1)), [expected] * 2, atol=1e-6)
 
 
 def test_the_loss_of_assignments_by_hand():

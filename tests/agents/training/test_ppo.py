@@ -25,6 +25,7 @@ BY_SENSOR = {"credit": "difference_rewards"}
 KINDS = {
     "coverage": ("Coverage", {}),
     "coverage, by sensor": ("Coverage", BY_SENSOR),
+    "coverage, by rate": ("Coverage", BY_SENSOR),
     "coverage, per sensor": ("Coverage", {"per_sensor": True} | BY_SENSOR),
     "executor": ("Executor", {"padding": "masked"}),
     "coordinator": ("Coordinator", {}),
@@ -43,6 +44,8 @@ def learner(kind, scenario=SCENE, **options):
     """Return PPO in 6 scenes, with rollouts of 8 steps."""
     task, of_task = KINDS[kind]
     scenario = scenario.replace(knowledge="shared") if "recurrent" in kind else scenario
+    if "by rate" in kind:
+        scenario = scenario.replace(turn_rates=(1, 30), action="rate")
     venv = DirectionalSensorVecEnv(task, 6, scenario, 0, **of_task)
     torch.manual_seed(0)
     learns, policy = (RecurrentPPO, RecurrentPolicy) if "recurrent" in kind else (PPO, AttentionPolicy)
@@ -136,14 +139,15 @@ def test_the_likelihood_of_a_sensor_is_that_of_its_turn_and_its_zoom():
     torch.testing.assert_close(ours.log_prob(actions).sum(-1), whole.log_prob(actions))
 
 
-@pytest.mark.parametrize("assigns", [False, True])
+@pytest.mark.parametrize("acts", ["turns", "rates", "assigns"])
 @pytest.mark.parametrize("credit", ["team", "difference_rewards"])
-def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
+def test_absent_sensors_have_no_part_in_likelihood_and_entropy(acts, credit):
     """A scene padded with absent sensors and targets has the likelihood, entropy and value of the scene itself."""
     torch.manual_seed(0)
 
     def policy(n, m):
-        action_space = spaces.MultiBinary(n * m) if assigns else spaces.MultiDiscrete([3] * n * 2)
+        by_kind = {"turns": spaces.MultiDiscrete([3] * n * 2), "rates": spaces.Box(-1, 1, (n * 2,))}
+        action_space = by_kind.get(acts, spaces.MultiBinary(n * m))
         return AttentionPolicy(space_of(n, m), action_space, lambda _: 1e-3, weight_dim=8, credit=credit)
 
     small, large = policy(2, 3), policy(4, 5)
@@ -153,9 +157,9 @@ def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
     padded, mask = torch.randn(5, 4, 5, 3), torch.zeros(5, 4, 5)
     mask[:, :2, :3] = 1
     actions, _, _ = large({"pairs": padded, "mask": mask})
-    parts = actions.unflatten(-1, (4, 5) if assigns else (2, 4))
-    own = parts[:, :2, :3] if assigns else parts[:, :, :2]
-    assert parts.sum() == own.sum()  # the others stay
+    parts = actions.unflatten(-1, (4, 5) if acts == "assigns" else (2, 4))
+    own = parts[:, :2, :3] if acts == "assigns" else parts[:, :, :2]
+    assert (parts != 0).sum() == (own != 0).sum()  # the others stay
     ours = small.evaluate_actions({"pairs": padded[:, :2, :3], "mask": torch.ones(5, 2, 3)}, own.flatten(1))
     theirs = large.evaluate_actions({"pairs": padded, "mask": mask}, actions)
     for one, other in zip(ours, theirs, strict=True):

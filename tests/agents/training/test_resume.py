@@ -25,6 +25,7 @@ from hitmac.agents.training.resume import Progress, load_training, locked, open_
 from hitmac.envs import load_scenario
 from hitmac.envs.base.streams import stream_keys
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
+from tests.envs.scenes import BY_RATE
 
 ROOT = Path(__file__).parents[3]
 # One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
@@ -37,6 +38,9 @@ LEARNERS = [
     ("coverage-ppo", "hit-mac-3x2", {}),
     ("coverage-ppo", "hit-mac-3x2", {"memory": "recurrent"}),
     ("coverage-ppo", "random", {"algorithm": "a2c", "nearest": 2}),
+    ("coverage", "by rate", {"teacher": "planner-fast"}),
+    ("coverage-ppo", "mate by rate", {}),
+    ("executor", "by rate", {}),
     ("executor", "obstacles", {}),
     ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),
     ("coordinator", "random", {}),
@@ -50,7 +54,8 @@ LEARNERS = [
 def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, options, tmp_path):
     small = {"num_envs": 3, "rollout_steps": 3, "batch_size": 4, "weight_dim": 4, "episode_steps": 5}
     nameless = {"identities": False, "false_detections": 0.1} if scene == "nameless" else {}
-    scenario = load_scenario("hit-mac-3x2" if nameless else scene)
+    by_rate = {"by rate": BY_RATE, "mate by rate": load_scenario("mate-2v4-0").replace(action="rate")}
+    scenario = by_rate.get(scene) or load_scenario("hit-mac-3x2" if nameless else scene)
     partial = bool(nameless) or {"memory", "features"} & {*options}
     scenario = scenario.replace(knowledge="shared" if partial else "full", **nameless)
     asked = dataclasses.replace(JOBS[job](), **small | options)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.planning.levels import AssignAll, ScriptedExecutor
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask
 from tests.envs.tasks.released import ONE, assert_same_angles, placed, start
@@ -174,3 +176,51 @@ def test_options_and_actions_out_of_range_are_refused():
             CoordinatorTask(**{name: value})
     with pytest.raises(ValueError, match="action holds 2; it must be 0 or 1"):
         CoordinatorTask().step(np.full((1, 20), 2))
+
+
+class Halves:
+    """Executor that turns and narrows by half of the highest rates, towards the first row."""
+
+    features = ("bearing",)
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.sign(observation["pairs"][:, 0, :1]) * [0.5, -0.5], None
+
+
+@pytest.mark.parametrize("executor", ["scripted", ScriptedExecutor(), Halves()], ids=["kernel", "steps", "shares"])
+def test_a_decision_of_a_game_is_its_sub_steps(executor):
+    """Scenes are as alone, and as in the coverage task with the same levels as an agent."""
+    shares = isinstance(executor, Halves)
+    scenario = load_scenario("mate-3v5-2").replace(action="rate" if shares else "turn")
+    options = {"executor": executor, "idle": "hold", "decision": 4, "opponent": "heuristic"}
+    batch, alone = CoordinatorTask(scenario, 3, 5, **options), CoordinatorTask(scenario, 1, 6, **options)
+    level = ScriptedExecutor() if executor == "scripted" else executor
+    levels = LevelPolicy(Half(), ("distance",)), LevelPolicy(level, level.features, "attended" if shares else "masked")
+    batch.padding = alone.padding = levels[1].padding
+    agent, state, low, turned = HierarchicalAgent(scenario, *levels, idle="hold", decision=4), None, False, 0
+    task = CoverageTask(scenario, 3, 5, features=agent.features, opponent="heuristic")
+    for _ in range(10):
+        chosen = Half().act(None, batch.observe()["mask"])
+        reward = batch.step(chosen)
+        turned += batch.info()["turned"].sum()
+        assert reward[1] == alone.step(chosen[1:2])[0]
+        for k in range(4):
+            action, state = agent.predict(task.observe(), state)
+            task.step(action)
+            seen = (task.simulator.state.visible & state.assigned).any((1, 2))
+            low |= not seen.all()
+            np.testing.assert_array_equal(batch.sub_rewards[:, k], np.where(seen, task.simulator.coverage, -0.1))
+    assert low
+    assert turned
+    np.testing.assert_equal(batch.simulator.get_state(), task.simulator.get_state())
+    np.testing.assert_array_equal(alone.observe()["pairs"], batch.observe()["pairs"][1:2])
+
+
+class Half(AssignAll):
+    """Coordinator that assigns the first targets to the first sensor, the others to the last."""
+
+    def act(self, pairs, mask):
+        _, n, m = mask.shape
+        chosen = np.zeros(mask.shape, np.int8)
+        chosen[:, 0, : m // 2], chosen[:, n - 1, m // 2 :] = 1, 1
+        return chosen.reshape(len(mask), -1)

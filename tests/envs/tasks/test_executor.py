@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import PAPER_FEATURES
+from hitmac.envs import PAPER_FEATURES, load_scenario
 from hitmac.envs.tasks import ExecutorTask
 from hitmac.envs.tasks.executor import executed, mask_unassigned
 from tests.envs.tasks.released import ONE, assert_same_angles, placed, start
@@ -118,3 +118,29 @@ def test_options_out_of_range_are_refused():
     for name, value in wrong.items():
         with pytest.raises(ValueError, match=rf"{name} is .*; it must be"):
             ExecutorTask(**{name: value})
+
+
+@pytest.mark.parametrize("action", ["turn", "rate"])
+def test_rewards_and_goals_of_a_game_by_hand(action):
+    scenario = load_scenario("mate-3v5-2").replace(action=action, zoom_step=20)
+    task = ExecutorTask(scenario, 4, 0, turn_cost=0.03, centring=0.5, goals_every=3, opponent="heuristic")
+    rng, state, renewed = np.random.default_rng(0), task.simulator.state, 0
+    for step in range(1, 8):
+        goals, before = task.assigned.copy(), state.heading.copy()
+        shares = rng.uniform(-1, 1, (4, 6)) * (rng.random((4, 6)) < 0.7)
+        reward = task.step(shares if action == "rate" else rng.integers(0, 3, (4, 6)))
+        off = state.target_position[:, None] - state.sensor_position[:, :, None]
+        aside = np.degrees(np.arctan2(off[..., 1], off[..., 0])) - state.heading[..., None]
+        aside = np.abs((aside + 180) % 360 - 180) / (state.field_of_view[..., None] / 2)
+        worth = (np.where(state.visible, 1 - 0.5 * aside, -1) * goals).sum(-1) / np.maximum(goals.sum(-1), 1)
+        expected = worth - 0.03 * (state.heading != before)
+        np.testing.assert_allclose(task.sensor_rewards(), expected, atol=1e-9)
+        np.testing.assert_allclose(reward, expected.mean(1))
+        if step % 3 == 0:
+            known = task.simulator.known
+            off = known.known_position[:, :, :, :2] - state.sensor_position[:, :, None]
+            near = (off**2).sum(-1) <= (1500 if scenario.num_sensors <= 4 else 1000) ** 2
+            goals, renewed = near & np.isfinite(known.known_age), renewed + 1
+        np.testing.assert_array_equal(task.assigned, goals)
+    assert renewed == 2
+    assert (state.field_of_view != 30).any()

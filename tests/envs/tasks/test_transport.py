@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hitmac import envs
-from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, TransportTask, base
+from hitmac.envs.tasks import CoverageTask, TransportTask, base
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 SMALL = "mate-2v4-0"
@@ -109,8 +109,6 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
 
 def test_what_does_not_fit_a_duel_is_refused():
     for make, says in (
-        (lambda: ExecutorTask(SMALL), "scenario 'mate-2v4-0' has warehouses, which ExecutorTask does not support"),
-        (lambda: CoordinatorTask(SMALL), "CoordinatorTask does not support"),
         (
             lambda: TransportTask("hit-mac"),
             "scenario 'hit-mac' has no warehouses; only games have the features of entities",

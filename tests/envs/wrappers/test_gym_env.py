@@ -14,12 +14,14 @@ from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 from tests.envs.scenes import BY_RATE, UNNAMED
 
 DUEL = load_scenario("mate-2v4-0")
+BY_SHARES = DUEL.replace(action="rate")
 ID = "dsn/Coverage-v0"
 CASES = [
     (ID, tuple(FEATURES), "obstacles"), (ID, PAPER_FEATURES, "basketball-4"), (ID, DEFAULT_FEATURES, "random"),
     ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
     (ID, None, UNNAMED), (ID, None, BY_RATE), (ID, "entities", DUEL), ("dsn/Transport-v0", None, DUEL),
-    (ID, None, DUEL.replace(action="rate")), ("dsn/Transport-v0", None, DUEL.replace(action="rate")),
+    (ID, None, BY_SHARES), ("dsn/Executor-v0", None, DUEL), ("dsn/Executor-v0", None, BY_SHARES),
+    ("dsn/Coordinator-v0", None, DUEL), ("dsn/Transport-v0", None, BY_SHARES),
 ]  # fmt: skip
 
 

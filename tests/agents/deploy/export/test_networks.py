@@ -7,12 +7,15 @@ import onnxruntime
 import pytest
 import torch
 
-from hitmac.agents import load_agent
+from hitmac.agents import LevelPolicy, load_agent
 from hitmac.agents.deploy.export.folder import CARD
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
+from hitmac.agents.registry import as_agent, as_hierarchy, as_level
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.observation import Observer
 from tests.agents.deploy.export.made import ZOOMS, agent_of, exported, hierarchy
+from tests.agents.untrained import untrained
+from tests.envs.scenes import BY_RATE
 
 THOUSAND = ((4, 5, 300), (1, 1, 50), (1, 4, 100), (3, 1, 100), (6, 9, 250), (10, 15, 200))
 SIZES = ((4, 5, 100), (1, 1, 30), (3, 1, 40), (6, 9, 60))
@@ -117,6 +120,20 @@ def test_both_levels_of_a_hierarchy_are_those_of_the_original(name, options, tmp
 def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions, tmp_path):
     files = exported(agent_of(scenario, **options), tmp_path / "p.pt2", scenario)
     assert check_same(files, lambda scene: agent_of(scene, **options), sizes, scenario) == decisions
+
+
+def test_policies_of_rates_are_exported(tmp_path):
+    coordinator, of_first = untrained(BY_RATE, "Coordinator", noise=0.5)
+    executor = as_level(*untrained(BY_RATE, "Executor", noise=0.5), BY_RATE)
+    both = as_hierarchy("both", BY_RATE, LevelPolicy(coordinator, of_first.features), executor, idle="hold")
+    for number, agent in enumerate((as_agent(*untrained(BY_RATE, noise=0.5), BY_RATE, name="flat"), both)):
+        networks = Files(exported(agent, tmp_path / f"{number}.pt2", BY_RATE))
+        shown = Observer(BY_RATE, agent.features).observe(Simulator(BY_RATE, 20, 7))
+        expected, _ = agent.policy.predict(shown, deterministic=True)
+        got = networks.decide(agent, shown)["actions"]
+        assert "share" in networks.card["decisions"]["turn"]
+        assert ((got > -1) & (got < 1) & (got != 0)).any()
+        np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=1e-5)
 
 
 def test_a_recurrent_policy_takes_its_state_and_returns_it(tmp_path):
