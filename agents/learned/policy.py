@@ -421,11 +421,12 @@ class AttentionPolicy(ActorCriticPolicy):
         return self.evaluate_features(*self.encode(obs), actions)
 
     def evaluate_features(
-        self, features: Any, mask: Tensor | None, actions: Tensor
+        self, features: Any, mask: Tensor | None, actions: Tensor, *, critic_apart: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return the same, given the result of :meth:`encode`."""
+        """Return the same, given the result of :meth:`encode`; with `critic_apart` values have no gradient in it."""
         distribution = self._distribution(features, mask)
-        return self.value_net(features, mask), distribution.log_prob(actions), distribution.entropy()
+        of_critic = type(features)(*(feature.detach() for feature in features)) if critic_apart else features
+        return self.value_net(of_critic, mask), distribution.log_prob(actions), distribution.entropy()
 
     def logits(self, obs: Any) -> Tensor:
         """Return the logits (B, j, n, k) of every sensor's j decisions, such as turns and zooms; see `RateHead`."""

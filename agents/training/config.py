@@ -361,6 +361,9 @@ class ExecutorOptions(Options):
     """Steps between two choices of goals."""
     goal_share: Fraction
     """Probability that a target in range becomes a goal; the paper's is 1."""
+    coordinator: str | None = None
+    """Coordinator that chooses the goals, directory of its run: every sensor is then rewarded for its own part of the
+    coverage, so that the levels can learn in turns, each with --start of its last run. None: targets in range."""
     padding: Padding
     """Form of the goals in the observation; attended is the released program's, unfiltered the paper's ablation."""
     row_id: bool
@@ -731,6 +734,15 @@ def check_on(options: Options, scenario: Scenario) -> None:
         raise ValueError(
             f"--memory recurrent requires --knowledge shared; the scenario has the knowledge {scenario.knowledge}"
         )
+    if isinstance(options, ExecutorOptions) and options.coordinator is not None:
+        metadata = load_policy(policy_folder(options.coordinator))[1]
+        if metadata.role != "coordinator" or metadata.features == BELIEFS:
+            kind = f"a policy for {metadata.task} on {' '.join(metadata.features)}"
+            raise ValueError(
+                f"--coordinator is {options.coordinator}, {kind}; it must be one for Coordinator, not on beliefs"
+            )
+        if options.algorithm == "imitation":
+            raise ValueError(f"--coordinator is {options.coordinator}; it requires --algorithm ppo or a2c")
     if isinstance(options, CoordinatorOptions):
         executor = options.executor
         load_executor(executor, scenario)

@@ -20,13 +20,13 @@ from tqdm import tqdm
 
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
-from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
+from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, load_policy, save_policy, tensors_of
 from hitmac.agents.learned.policy import AttentionPolicy, RateHead
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.registry import scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
-from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder
+from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, ExecutorOptions, Options, policy_folder
 from hitmac.agents.training.imitation import Imitation, RecurrentImitation
 from hitmac.agents.training.ppo import PPO, RecurrentPPO
 from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
@@ -78,6 +78,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         shared |= {"gamma": options.gamma, "gae_lambda": options.gae_lambda, "ent_coef": options.entropy}
         shared |= {
             "normalize_values": options.normalize_values and options.engine == "sb3",
+            "critic_apart": options.start is not None,
             "compiled": options.compiled,
         }
     if options.algorithm == "a2c":  # PPO with one gradient step on a rollout, whose ratios are 1
@@ -113,6 +114,10 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
             "executor_features": observed if executor.features == features else own,
             "padding": executor.padding,
         }
+    if isinstance(options, ExecutorOptions) and options.coordinator is not None:
+        with checked_device(options.device):
+            coordinator, metadata = load_policy(policy_folder(options.coordinator))
+        of_task |= {"coordinator": coordinator, "coordinator_features": metadata.features}
     if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
     return DirectionalSensorVecEnv(

@@ -101,6 +101,8 @@ class PPO(stable_baselines3.PPO):
         policy, env: an :class:`~hitmac.agents.learned.policy.AttentionPolicy`, and environments. With
             ``credit="difference_rewards"`` of both, rewards, values and ratios are those of every sensor.
         normalize_values: learn values in units of the returns' running deviation from their running mean.
+        critic_apart: let the critic's loss not change the encoder, for a policy that starts from another one: its
+            features, found by imitation, would lose what the actor reads from them.
         compiled: compile the loss by ``torch.compile``, and on a CUDA device capture it in graphs. All minibatches have
             the same shapes.
         **options: those of ``stable_baselines3.PPO``, but for `use_sde`, `target_kl`, `clip_range_vf` and buffers.
@@ -113,11 +115,18 @@ class PPO(stable_baselines3.PPO):
     rollout_buffer: Rollout  # type: ignore[assignment]
 
     def __init__(
-        self, policy: Any, env: Any, *, normalize_values: bool = True, compiled: bool = False, **options: Any
+        self,
+        policy: Any,
+        env: Any,
+        *,
+        normalize_values: bool = True,
+        critic_apart: bool = False,
+        compiled: bool = False,
+        **options: Any,
     ) -> None:
         if given := [name for name in ("use_sde", "target_kl", "clip_range_vf") if options.get(name)]:
             raise ValueError(f"{' and '.join(given)} cannot be given; this PPO supports none of them")
-        self.normalize_values, self.compiled = normalize_values, compiled
+        self.normalize_values, self.critic_apart, self.compiled = normalize_values, critic_apart, compiled
         super().__init__(policy, env, rollout_buffer_class=Rollout, **options)  # type: ignore[arg-type]
 
     def _setup_model(self) -> None:
@@ -287,7 +296,7 @@ class PPO(stable_baselines3.PPO):
 
     def _evaluated(self, seen: dict[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return values, likelihoods and entropies of actions."""
-        return self.policy.evaluate_actions(seen, actions)  # type: ignore[return-value]
+        return self.policy.evaluate_features(*self.policy.encode(seen), actions, critic_apart=self.critic_apart)  # type: ignore
 
     def _loss(self, rows: Tensor) -> tuple[Tensor, int]:
         """Return the loss, summed over the sensors of some rows, and their number."""
@@ -369,7 +378,7 @@ class RecurrentPPO(PPO):
 
     def _evaluated(self, seen: dict[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         features, mask, _ = self.policy.features_extractor.unroll(seen["pairs"], seen.get("state"), seen["starts"])
-        return self.policy.evaluate_features(features, mask, actions)  # type: ignore[return-value]
+        return self.policy.evaluate_features(features, mask, actions, critic_apart=self.critic_apart)  # type: ignore
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`PPO.get_state`; with the policy's state."""

@@ -14,6 +14,7 @@ from gymnasium import spaces
 
 from hitmac import find_player
 from hitmac.envs.entities import EntityObserver
+from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, OBSERVERS, Observer
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import RULES, RulePlayer
@@ -79,6 +80,13 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
     if isinstance(opponent, str | Path) and opponent not in rules:
         return find_player(opponent, scenario, team)
     return RulePlayer(team, rules.get(opponent, opponent))
+
+
+def marginal_coverage(simulator: Simulator) -> np.ndarray:
+    """Return the share of the coverage, by value, that each sensor's view of a target adds now (B, n, m)."""
+    marginal = np.zeros(simulator.state.visible.shape)
+    simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
+    return marginal
 
 
 def default_features(scenario: Scenario) -> tuple[str, ...]:

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import numpy as np
 
-from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import feature_table
-from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, marginal_coverage
 from hitmac.envs.validation import Choice, NotNegative
 
 REWARDS = "coverage", "real_coverage", "duel"
@@ -176,8 +175,7 @@ class CoverageTask(Task):
         if type(self).step is not CoverageTask.step:  # another reward
             return super().difference_rewards()
         simulator, game = self.simulator, self.simulator.game
-        marginal = np.zeros(simulator.state.visible.shape)
-        simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
+        marginal = marginal_coverage(simulator)
         if self.reward == "duel":
             return ((marginal > 0.0) * (self._before * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
         if self.reward == "real_coverage":

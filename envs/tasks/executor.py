@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,7 +11,15 @@ from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.parts.sensors import STAY
 from hitmac.envs.tasks import base
-from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Features, Task, TaskSpec, unflatten_sensors
+from hitmac.envs.tasks.base import (
+    SUB_STEPS_PER_DECISION,
+    Features,
+    Task,
+    TaskSpec,
+    make_observer,
+    marginal_coverage,
+    unflatten_sensors,
+)
 from hitmac.envs.validation import Choice, Count, Fraction, NotNegative
 
 Padding = Annotated[str, Choice(("attended", "masked", "unfiltered"))]
@@ -63,6 +71,12 @@ class ExecutorTask(Task):
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
         padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see :func:`mask_unassigned`.
+        coordinator: policy that assigns the goals, as in :class:`CoordinatorTask`, given an observation of all pairs;
+            its memory, if any, is not kept. The reward of a sensor is then its part of the coverage, see
+            :meth:`CoverageTask.difference_rewards`, so that it learns what the goals are for. None: the targets in
+            range are the goals.
+        coordinator_features: features that it observes, or a function that returns their observer. None: its attribute
+            ``features``, by default :data:`hitmac.envs.PAPER_FEATURES`.
         row_id: the feature `target_id` is the index of the goal's row / m, as the coordinator's task uses an executor.
             False: the target's own index j / m, as in the released program, which trains its executor on j / m and uses
             it on row indices.
@@ -82,6 +96,8 @@ class ExecutorTask(Task):
     centring: Fraction = 1.0
     goals_every: Count = SUB_STEPS_PER_DECISION
     goal_share: Fraction = 1.0
+    coordinator: Any = None
+    coordinator_features: Features | None = None
     padding: Padding = "attended"
     row_id: bool = False
 
@@ -92,23 +108,41 @@ class ExecutorTask(Task):
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.rewards = np.zeros((self.num_envs, n))
+        if self.coordinator is not None:
+            listed = getattr(self.coordinator, "features", PAPER_FEATURES)
+            self._all_pairs = make_observer(self.scenario, self.coordinator_features or listed)
         self.begin(self.simulator.chosen(None))
 
     def begin(self, chosen: np.ndarray) -> None:
-        """Make every target a goal of every sensor."""
+        """Choose the first goals: every target of every sensor, or the coordinator's."""
         self.assigned[chosen] = self.simulator.valid_pairs[chosen]
         self.rewards[chosen] = 0.0
+        self._coordinate(chosen)
+
+    def _coordinate(self, chosen: np.ndarray) -> None:
+        """Let the coordinator, if there is one, assign the goals of the chosen scenes (B,)."""
+        if self.coordinator is None or not chosen.any():
+            return
+        shown = {name: array[chosen] for name, array in self._all_pairs.observe(self.simulator).items()}
+        assigned = np.asarray(self.coordinator.predict(shown, deterministic=True)[0])
+        self.assigned[chosen] = assigned.reshape(-1, *self.assigned.shape[1:]) != 0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
         rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
         simulator, chosen = self.simulator, self.simulator.chosen(mask)
         turns, step = simulator.command(self.checked(action), chosen), assignment.executor_step
+        before = simulator.state.heading.copy()
         if self.scenario.is_game:
-            before = simulator.state.heading.copy()
             simulator.advance(turns, chosen, self.opponent_action(chosen))
             turns, step = (simulator.state.heading != before).astype(np.int64), assignment.executor_results
+        kept = self.assigned.copy()
         simulator.run(step, rules, turns, self.assigned, self.rewards, chosen)
+        if self.coordinator is not None:
+            turned = simulator.state.heading != before
+            self.rewards[chosen] = (marginal_coverage(simulator).sum(-1) - self.turn_cost * turned)[chosen]
+            self.assigned[...] = kept
+            self._coordinate(chosen & (self.time % self.goals_every == 0))
         return self.rewards.sum(-1) / simulator.state.num_sensors
 
     def sensor_rewards(self) -> np.ndarray:

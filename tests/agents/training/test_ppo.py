@@ -288,6 +288,18 @@ def test_one_thread_finds_what_two_do(monkeypatch):
     torch.testing.assert_close(*found, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["coverage, by sensor", "recurrent"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_critic_apart_does_not_change_the_encoder(kind, apart):
+    model = learner(kind, critic_apart=apart)
+    model.learn(8 * 6)
+    model.rollout_buffer.steps["advantages"].zero_()  # leaves the critic's loss alone
+    model._loss(model._minibatches()[0])[0].backward()
+    encoder = [parameter.grad for parameter in model.policy.features_extractor.parameters()]
+    assert any(grad is not None and grad.any() for grad in encoder) != apart
+    assert all(parameter.grad.any() for parameter in model.policy.value_net.parameters())
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_a_compiled_update_finds_what_an_eager_one_does():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.envs import PAPER_FEATURES, load_scenario
-from hitmac.envs.tasks import ExecutorTask
+from hitmac.envs.tasks import CoverageTask, ExecutorTask
 from hitmac.envs.tasks.executor import executed, mask_unassigned
 from tests.envs.tasks.released import ONE, assert_same_angles, placed, start
 
@@ -144,3 +144,34 @@ def test_rewards_and_goals_of_a_game_by_hand(action):
         np.testing.assert_array_equal(task.assigned, goals)
     assert renewed == 2
     assert (state.field_of_view != 30).any()
+
+
+class Alternating:
+    """Coordinator that assigns the even targets, or after a call the odd ones, to all sensors."""
+
+    features = ("bearing",)
+
+    def __init__(self):
+        self.calls = 0
+
+    def predict(self, observation, deterministic=False):
+        self.calls += 1
+        assigned = np.zeros(observation["mask"].shape, np.int8)
+        assigned[..., self.calls % 2 :: 2] = 1
+        return assigned.reshape(len(assigned), -1), None
+
+
+def test_with_a_coordinator_its_goals_hold_and_the_reward_is_a_part_of_the_coverage():
+    task = ExecutorTask("hit-mac", 3, seed=0, coordinator=Alternating(), goals_every=4, turn_cost=0.02)
+    alone = CoverageTask("hit-mac", 3, seed=0, turn_cost=4 * 0.02)  # of four sensors
+    for one in (task, alone):
+        one.reset(seed=5)
+    for step in range(12):
+        first = task.assigned[0, 0, 0]
+        assert (task.assigned == np.array([first, not first, first, not first, first])).all()
+        action = np.random.default_rng(step).integers(0, 3, (3, 4))
+        reward = task.step(action)
+        alone.step(action)
+        np.testing.assert_allclose(task.sensor_rewards(), alone.difference_rewards(), atol=1e-12)
+        np.testing.assert_allclose(reward, task.sensor_rewards().mean(-1))
+        assert (task.assigned[0, 0, 0] != first) == ((step + 1) % 4 == 0)
