@@ -160,12 +160,9 @@ class HierarchicalAgent:
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
-        actions, random = (
-            executed(
-                chosen, assigned, seen["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
-            ),
-            BatchRandom(*now.random),
-        )
+        decisions, by_rate = len(self.scenario.decisions), self.scenario.action == "rate"
+        actions = executed(chosen, assigned, seen["mask"], decisions, by_rate=by_rate)
+        random = BatchRandom(*now.random)
         if self.idle == "random":
             free, random = random.integers(3, n)
             free = shares_of(free, self.scenario) if actions.dtype.kind == "f" else free
