@@ -147,8 +147,9 @@ class HierarchicalAgent:
             of_coordinator = of_coordinator | {"discs": observation["discs"]}
         if replan.any():
             shown = {name: array[replan] for name, array in of_coordinator.items()}
-            whole = coordinator is None or replan.all()
-            own = coordinator if whole else tuple(array[replan] for array in coordinator)
+            own = coordinator
+            if coordinator is not None and not replan.all():
+                own = tuple(array[replan] for array in coordinator)
             chosen, own = self.coordinator.predict(shown, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
             if replan.all():
