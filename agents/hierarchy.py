@@ -147,8 +147,9 @@ class HierarchicalAgent:
             of_coordinator = of_coordinator | {"discs": observation["discs"]}
         if replan.any():
             shown = {name: array[replan] for name, array in of_coordinator.items()}
-            whole = coordinator is None or replan.all()
-            own = coordinator if whole else tuple(array[replan] for array in coordinator)
+            own = coordinator
+            if coordinator is not None and not replan.all():
+                own = tuple(array[replan] for array in coordinator)
             chosen, own = self.coordinator.predict(shown, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
             if replan.all():
@@ -160,12 +161,9 @@ class HierarchicalAgent:
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
-        actions, random = (
-            executed(
-                chosen, assigned, seen["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
-            ),
-            BatchRandom(*now.random),
-        )
+        decisions, by_rate = len(self.scenario.decisions), self.scenario.action == "rate"
+        actions = executed(chosen, assigned, seen["mask"], decisions, by_rate=by_rate)
+        random = BatchRandom(*now.random)
         if self.idle == "random":
             free, random = random.integers(3, n)
             free = shares_of(free, self.scenario) if actions.dtype.kind == "f" else free

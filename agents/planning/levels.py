@@ -137,7 +137,7 @@ def plan_and_assign(
     """Return the values of :meth:`PlannerAgent.plan` in a game, the assignment (B, n, m) bool by it, and the state."""
     shares = np.zeros(mask.shape, np.float32)
     values, new = planner.plan(pairs, mask, state, episode_start, own=(min(30, planner.horizon), shares), **lists)
-    return values, (shares > LEAST_IN_GAME) & mask, new
+    return values, shares > LEAST_IN_GAME, new  # also of targets that were never seen
 
 
 class PlannerExecutor(PlanningPolicy):

@@ -132,10 +132,12 @@ class GoalLabels(TurnLabels):
         """See :meth:`TurnLabels.label`."""
         if not self.env.scenario.is_game:
             return super().label(seen, starts)
-        lists = {name: seen[name] for name in ("discs",) if name in seen}
+        lists: Any = {name: seen[name] for name in ("discs",) if name in seen}
         begins = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
         given = seen["pairs"], seen["mask"] != 0, self.state, begins
-        values, self.env.task.assigned[...], self.state = plan_and_assign(self.teacher, *given, **lists)
+        values, goals, self.state = plan_and_assign(self.teacher, *given, **lists)
+        assert self.env.task.assigned is not None
+        self.env.task.assigned[:] = goals
         return values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2).reshape(-1, *self.shape)
 
     def observe(self) -> dict[str, np.ndarray]:

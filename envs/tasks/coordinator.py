@@ -174,9 +174,8 @@ class CoordinatorTask(Task):
             carried = {"state": self._executor_state, "episode_start": starts}
         chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
         self._executor_starts[:] = False
-        return executed(
-            chosen, self.assigned, shown["mask"], len(self.scenario.decisions), by_rate=self.scenario.action == "rate"
-        )
+        decisions, by_rate = len(self.scenario.decisions), self.scenario.action == "rate"
+        return executed(chosen, self.assigned, shown["mask"], decisions, by_rate=by_rate)
 
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""

@@ -1,5 +1,6 @@
 """Jobs, scenes, critics, executors and options in pairs: each trains, is saved, and acts as before it was saved."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -15,10 +16,12 @@ from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
 from hitmac.agents.training.learner import build
-from hitmac.envs import FEATURES, load_scenario, presets
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, load_scenario, presets
+from hitmac.envs.observation import FEATURE_SETS
 from hitmac.envs.tasks import CoordinatorTask
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
 from hitmac.perception.functional import FIXED_POOLINGS
+from tests.envs.scenes import BY_RATE
 
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
 # The presets, made small where the numbers of sensors and targets show nothing new.
@@ -196,3 +199,44 @@ OWN = {
 @pytest.mark.parametrize("job", [job for job in ONE_TEAM if job != "coverage-ppo"])  # which has coverage's options
 def test_every_pair_of_options(job, executors, tmp_path):
     train_each(job, pairwise(VALUES | OWN[job]), executors, tmp_path)
+
+
+# --- rates and games ---
+
+DUEL = load_scenario("mate-2v4-1")
+PLAYED = {"by rate": BY_RATE, "duel": DUEL, "duel by rate": DUEL.replace(action="rate")}
+FAST = {"teacher": "belief-planner-fastest"}
+
+
+@pytest.mark.parametrize("job", ["coverage", "executor", "coordinator"])
+def test_every_role_decides_steps_and_rates_in_games(job, tmp_path):
+    values = {
+        "scene": tuple(PLAYED),
+        "algorithm": ("ppo", "a2c", "imitation"),
+        "features": (("beliefs",), ("last-known",)),
+        "difference_rewards": (True, False),
+        "per_sensor": (True, False),
+        "decision": (1, 4),
+        "idle": ("random", "hold"),
+        "executor": ("scripted", "own"),
+    }
+    fields = {field.name for field in dataclasses.fields(JOBS[job])}
+    values = {name: of for name, of in values.items() if name in (fields - {"opponent"}) | {"scene"}}
+    for row in pairwise(values):
+        scenario = PLAYED[row.pop("scene")]
+        row["features"] = FEATURE_SETS.get(row["features"][0], row["features"])
+        if row["features"] == ("beliefs",) and (row.get("per_sensor") or (scenario is BY_RATE and job != "coverage")):
+            row["features"] = DEFAULT_FEATURES
+        scenario = scenario.replace(knowledge="shared")
+        if row.get("executor") == "own":
+            row["executor"] = str(tmp_path / "own")
+            train(ExecutorOptions(**TINY | {"features": row["features"]}), scenario, tmp_path / "own")
+        train(JOBS[job](**TINY | FAST | row), scenario, tmp_path / "made")
+        if not row.get("per_sensor"):
+            name = {"executor": f"assign-in-range:{tmp_path / 'made'}"}.get(job, str(tmp_path / "made"))
+            for one in (scenario, scenario.with_turns()):  # shares are played as steps, too
+                executor = row.get("executor")
+                found = evaluate(
+                    [load_agent(name, one, executor=executor)], one, episodes=1, max_episode_steps=3, progress=False
+                )
+                assert len(found["agents"]) == 1

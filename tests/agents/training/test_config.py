@@ -63,6 +63,20 @@ def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     assert tuple(level.features for level in both) == (ExecutorOptions.features, FEATURE_SETS["frame"])
 
 
+def test_both_levels_of_a_game_observe_beliefs_by_default():
+    game = load_scenario("mate-4v8-9")
+    for algorithm, decision, goals_every in (("imitation", 1, 10_000), ("ppo", 10, 10)):
+        asked = sizes.completed(HitMacOptions(algorithm=algorithm), {"algorithm"}, game)
+        executor, coordinator = levels(asked, Path("runs/x"), game)
+        assert executor.features == coordinator.features == BELIEFS
+        assert (coordinator.decision, executor.goals_every) == (decision, goals_every)
+        check_on(executor, game)
+    with pytest.raises(ValueError, match="--features is beliefs, which is supported only for"):
+        check_on(executor, load_scenario("hit-mac"))
+    chosen = sizes.completed(HitMacOptions(features="motion"), {"features"}, game)
+    assert levels(chosen, Path("runs/x"), game)[0].goals_every == ExecutorOptions.presets["hit-mac"]["goals_every"]
+
+
 def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
     asked, clear, site = JOBS["coverage"](features=("bearing",)), load_scenario("hit-mac"), load_scenario("obstacles")
     assert sizes.completed(asked, set(), clear).features == DEFAULT_FEATURES

@@ -78,6 +78,27 @@ def test_an_executor_learns_to_see_more_of_its_goals_than_one_that_stays(algorit
 IMITATED = {"num_envs": 16, "weight_dim": 32, "teacher": "planner-fast"}
 
 
+GAME = {"scenario": "mate-2v4-0", "teacher": "belief-planner-fastest", "num_envs": 16, "weight_dim": 32}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["turn", "rate"])
+def test_both_levels_learn_to_play_a_game_from_a_planner(action, tmp_path):
+    both = dataclasses.replace(with_defaults(HitMacOptions, "imitation", game=True), scenario="mate-2v4-0")
+    scenario = load_scenario("mate-2v4-0").replace(action=action)
+    for level in levels(both, tmp_path):
+        options = dataclasses.replace(level, **GAME, batch_size=64)
+        model, _, config = build(options, scenario)
+        model.learn(16 * 200 * (2 if level.job == "executor" else 1))
+        save_policy(level.folder / "checkpoint", model.learned, config)
+        if level.job == "executor":
+            continue
+        own = load_executor(tmp_path / "executor", scenario)
+        trained = as_agent(model.learned, config, scenario, name="trained", executor=own)
+    found = coverage([trained, "mate:greedy", "mate:random"], scenario)
+    assert found["trained"] > max(found["mate:greedy"], found["mate:random"] + 0.15)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "of_executor", "of_coordinator", "steps", "baseline", "margin"),
     [

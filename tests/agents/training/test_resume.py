@@ -28,6 +28,7 @@ from tests.agents.training.runs import SMALL, differences, state, steps_of, tens
 from tests.envs.scenes import BY_RATE
 
 ROOT = Path(__file__).parents[3]
+BELIEVES = {"features": ("beliefs",), "teacher": "belief-planner-fastest"}
 # One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
 LEARNERS = [
     ("coverage", "obstacles", {}),
@@ -41,6 +42,9 @@ LEARNERS = [
     ("coverage", "by rate", {"teacher": "planner-fast"}),
     ("coverage-ppo", "mate by rate", {}),
     ("executor", "by rate", {}),
+    ("executor", "mate by rate", BELIEVES | {"algorithm": "imitation"}),
+    ("coordinator", "mate", BELIEVES | {"algorithm": "imitation", "decision": 1}),
+    ("coordinator", "mate", BELIEVES),
     ("executor", "obstacles", {}),
     ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),
     ("coordinator", "random", {}),
@@ -54,8 +58,9 @@ LEARNERS = [
 def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, options, tmp_path):
     small = {"num_envs": 3, "rollout_steps": 3, "batch_size": 4, "weight_dim": 4, "episode_steps": 5}
     nameless = {"identities": False, "false_detections": 0.1} if scene == "nameless" else {}
-    by_rate = {"by rate": BY_RATE, "mate by rate": load_scenario("mate-2v4-0").replace(action="rate")}
-    scenario = by_rate.get(scene) or load_scenario("hit-mac-3x2" if nameless else scene)
+    duel = load_scenario("mate-2v4-1")
+    others = {"by rate": BY_RATE, "mate": duel, "mate by rate": duel.replace(action="rate")}
+    scenario = others.get(scene) or load_scenario("hit-mac-3x2" if nameless else scene)
     partial = bool(nameless) or {"memory", "features"} & {*options}
     scenario = scenario.replace(knowledge="shared" if partial else "full", **nameless)
     asked = dataclasses.replace(JOBS[job](), **small | options)

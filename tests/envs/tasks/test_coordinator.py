@@ -193,10 +193,10 @@ def test_a_decision_of_a_game_is_its_sub_steps(executor):
     shares = isinstance(executor, Halves)
     scenario = load_scenario("mate-3v5-2").replace(action="rate" if shares else "turn")
     options = {"executor": executor, "idle": "hold", "decision": 4, "opponent": "heuristic"}
+    options["padding"] = padding = "attended" if shares else "masked"
     batch, alone = CoordinatorTask(scenario, 3, 5, **options), CoordinatorTask(scenario, 1, 6, **options)
     level = ScriptedExecutor() if executor == "scripted" else executor
-    levels = LevelPolicy(Half(), ("distance",)), LevelPolicy(level, level.features, "attended" if shares else "masked")
-    batch.padding = alone.padding = levels[1].padding
+    levels = LevelPolicy(Half(), ("distance",)), LevelPolicy(level, level.features, padding)
     agent, state, low, turned = HierarchicalAgent(scenario, *levels, idle="hold", decision=4), None, False, 0
     task = CoverageTask(scenario, 3, 5, features=agent.features, opponent="heuristic")
     for _ in range(10):

@@ -122,13 +122,14 @@ def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions
     assert check_same(files, lambda scene: agent_of(scene, **options), sizes, scenario) == decisions
 
 
-def test_policies_of_rates_are_exported(tmp_path):
-    coordinator, of_first = untrained(BY_RATE, "Coordinator", noise=0.5)
-    executor = as_level(*untrained(BY_RATE, "Executor", noise=0.5), BY_RATE)
-    both = as_hierarchy("both", BY_RATE, LevelPolicy(coordinator, of_first.features), executor, idle="hold")
-    for number, agent in enumerate((as_agent(*untrained(BY_RATE, noise=0.5), BY_RATE, name="flat"), both)):
-        networks = Files(exported(agent, tmp_path / f"{number}.pt2", BY_RATE))
-        shown = Observer(BY_RATE, agent.features).observe(Simulator(BY_RATE, 20, 7))
+@pytest.mark.parametrize("scene", [BY_RATE, load_scenario("mate-2v4-1").replace(action="rate", knowledge="full")])
+def test_policies_of_rates_are_exported(scene, tmp_path):
+    coordinator, of_first = untrained(scene, "Coordinator", noise=0.5)
+    executor = as_level(*untrained(scene, "Executor", noise=0.5), scene)
+    both = as_hierarchy("both", scene, LevelPolicy(coordinator, of_first.features), executor, idle="hold")
+    for number, agent in enumerate((as_agent(*untrained(scene, noise=0.5), scene, name="flat"), both)):
+        networks = Files(exported(agent, tmp_path / f"{number}.pt2", scene))
+        shown = Observer(scene, agent.features).observe(Simulator(scene, 20, 7))
         expected, _ = agent.policy.predict(shown, deterministic=True)
         got = networks.decide(agent, shown)["actions"]
         assert "share" in networks.card["decisions"]["turn"]
