@@ -175,8 +175,8 @@ def trained_for(name: str) -> dict[str, Any]:
 
 
 def training_amounts(folder: Path) -> list[dict[str, float]]:
-    """Return the last point of the curve of a run, with its steps and seconds; with both levels, of each."""
-    curves = [folder / level / "curve.json" for level in ("executor", "coordinator", "")]
+    """Return the last point of the curve of a run, with its steps and seconds; of each, with both levels or scenes."""
+    curves = sorted(folder.glob("*/curve.json"), reverse=True) or [folder / "curve.json"]  # the executor is first
     return [json.loads(read_text(path))["exploring"][-1] for path in curves if path.is_file()]
 
 

@@ -7,6 +7,7 @@ import torch
 from gymnasium import spaces
 
 from hitmac.envs.tasks import Task
+from hitmac.envs.tasks.base import decisions_of, rows_of_sensors
 from hitmac.envs.wrappers.shell import Shell
 
 try:
@@ -141,19 +142,13 @@ where this can be, with choices |
         return super()._specs(made, scenes) | specs
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
-        given = tensordict["sensors", "action"].numpy(force=True)
-        if self.continuous:
-            chosen = np.rint(given).astype(np.int64) % 3
-        else:
-            chosen = given[..., None] // 3 ** np.arange(self.decisions) % 3  # (B, n, k)
+        chosen = decisions_of(tensordict["sensors", "action"].numpy(force=True), self.decisions)
         after = super()._step(TensorDict({"action": self.task.joint_action(chosen)}, self.batch_size))
         after["sensors", "reward"] = after.pop("reward").unsqueeze(1).expand((*chosen.shape[:2], 1))
         return after
 
     def _observed(self) -> dict[str, Any]:
-        shown = self.task.observe()
-        mask = shown["mask"].astype(np.float32)[..., None]
-        seen = torch.as_tensor(np.concatenate((shown["pairs"] * mask, mask), -1)).flatten(-2)
+        seen = torch.as_tensor(rows_of_sensors(self.task.observe()))
         rates = self.task.info()["coverage"], self.task.simulator.rotation
         info = {
             name: torch.as_tensor(rate).float()[:, None, None].expand(*seen.shape[:2], 1)

@@ -100,7 +100,7 @@ def test_the_readme_links_every_page():
 
 
 def test_options_exist(capsys):
-    known = {"help", "logdir", "version", "head", "port"}
+    known = {"help", "logdir", "version", "head", "port", "model", "option"}  # the last two of make baselines
     fields = [
         reproduce.Options,
         *train.COMMANDS.values(),
