@@ -20,7 +20,7 @@ FEW = (
     "off_policy_collected_frames_per_batch=40", "off_policy_n_optimizer_steps=2", "off_policy_train_batch_size=8",
 )  # fmt: skip
 CASES = [
-    *((name, "mlp", ()) for name in ("mappo", "ippo", "maddpg", "isac", "qmix", "vdn", "iql")),
+    *((name, "mlp", ()) for name in ("mappo", "ippo", "maddpg", "iddpg", "masac", "isac", "qmix", "vdn", "iql")),
     *((name, "attention", ()) for name in ("mappo", "ippo", "maddpg", "isac", "qmix")),
     ("mappo", "mlp", ("min_sensors=1", "zoom=[30, 120]")),  # with masks
     ("qmix", "attention", ("min_sensors=1", "zoom=[30, 120]")),
@@ -35,7 +35,7 @@ def test_an_algorithm_trains_and_the_written_policy_acts_as_it_does(algorithm, m
     scenario = SensorTask(settings=settings).scenario
     agent = load_agent(f"benchmarl:{tmp_path}", scenario)
     task = CoverageTask(scenario, 10, list(range(10)))
-    env = SensorTask(settings=settings).get_env_fun(10, algorithm == "maddpg", 0, "cpu")()
+    env = SensorTask(settings=settings).get_env_fun(10, "ddpg" in algorithm, 0, "cpu")()
     env.set_seed(0)
     from torchrl.envs.utils import ExplorationType, set_exploration_type
 
