@@ -286,7 +286,7 @@ def table(results: Mapping[str, Mapping[str, Any]], suite: Suite) -> str:
     unbounded = [letters[name] for name, scene in suite.scenes.items() if scene.bound == 1.0]
     return "\n".join([
         f"{PROGRAM}, {suite}", "", *_aligned(above), "", "coverage:", *_aligned(below), "",
-        *textwrap.wrap(", ".join(f"{letter} {name}" for name, letter in letters.items()), 80), "",
+        *textwrap.wrap(", ".join(f"{letter}={name}" for name, letter in letters.items()), 80), "",
         "score: interquartile mean over the scenes; 0 is the better of random and still,",
         f"1 the bound. * free turning, an upper bound; 1 in {', '.join(unbounded)}.",
         f"P: probability that {first} covers more in an episode, mean over the scenes.",

@@ -7,7 +7,7 @@ and :func:`export` writes the policy of an experiment. ``make baselines`` instal
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from hitmac.agents.training.report import save_points
 from hitmac.agents.training.resume import Progress
 from hitmac.envs.files import parse_yaml
 from hitmac.envs.scenario import load_scenario, with_settings
+from hitmac.envs.tasks.base import default_features
 from hitmac.envs.validation import Count, did_you_mean
 from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
 from hitmac.perception import EncoderConfig
@@ -30,6 +31,7 @@ try:
     from benchmarl.experiment import Callback, Experiment, ExperimentConfig
     from benchmarl.models import Mlp, MlpConfig
     from benchmarl.models.common import Model, ModelConfig
+    from torchrl.data import Composite
 except ModuleNotFoundError:
     raise ModuleNotFoundError("this requires BenchMARL: make baselines, or pip install benchmarl") from None
 
@@ -37,6 +39,8 @@ PROGRAM = "python -m hitmac.agents.training.benchmarl"
 GROUP = "sensors"
 FIRST_SEED, SEEDS = 2**40, 2**20
 """First seed of training scenes, and the number of seeds of a training."""
+ENCODER = {"attend_over": "axes", "pooling": "mean", "embed_layers": 2}
+"""Options of the encoder, by default."""
 QUIET = {"loggers": [], "create_json": False, "evaluation": False, "render": False}
 """Options of an experiment without BenchMARL's own logs and evaluation."""
 
@@ -57,8 +61,6 @@ class SensorTask(TaskClass):
     def get_env_fun(
         self, num_envs: int, continuous_actions: bool, seed: int | None, device: Any
     ) -> Callable[[], GroupedTorchRLEnv]:
-        """Return a function that makes the environment."""
-
         def make() -> GroupedTorchRLEnv:
             options: dict[str, Any] = {"max_episode_steps": self.config["episode_steps"], "device": device}
             env = GroupedTorchRLEnv("Coverage", num_envs, self.scenario, continuous=continuous_actions, **options)
@@ -68,62 +70,43 @@ class SensorTask(TaskClass):
         return make
 
     def supports_continuous_actions(self) -> bool:
-        """Return True: numbers are rounded to turns."""
-        return True
+        return True  # numbers are rounded to turns
 
     def supports_discrete_actions(self) -> bool:
-        """Return True."""
         return True
 
     def has_render(self, env: Any) -> bool:
-        """Return False."""
         return False
 
     def max_steps(self, env: Any) -> int:
-        """Return the sub-steps of an episode."""
         return self.config["episode_steps"]
 
     def group_map(self, env: Any) -> dict[str, list[str]]:
-        """Return the names of the sensors."""
         return {GROUP: [f"sensor-{i}" for i in range(self.scenario.num_sensors)]}
 
     def observation_spec(self, env: Any) -> Any:
-        """Return the spec of the sensors' observations."""
         return _part(env.full_observation_spec_unbatched, "observation")
 
     def info_spec(self, env: Any) -> Any:
-        """Return the spec of coverage and rotation."""
         return _part(env.full_observation_spec_unbatched, "info")
 
     def action_mask_spec(self, env: Any) -> Any:
-        """Return the spec of the masks; None where every sensor can always turn."""
-        spec = env.full_observation_spec_unbatched
-        return _part(spec, "action_mask") if "action_mask" in spec[GROUP] else None
+        return _part(env.full_observation_spec_unbatched, "action_mask") if env.masked else None
 
     def state_spec(self, env: Any) -> Any:
-        """Return the spec of the state."""
-        spec = env.full_observation_spec_unbatched.clone()
-        del spec[GROUP]
-        return spec
+        return Composite(state=env.full_observation_spec_unbatched["state"])
 
     def action_spec(self, env: Any) -> Any:
-        """Return the spec of the actions."""
         return env.full_action_spec_unbatched
 
     @staticmethod
     def env_name() -> str:
-        """Return the name of these environments."""
         return "hitmac"
 
 
 def _part(spec: Any, name: str) -> Any:
-    """Return a spec with one entry of the group only."""
-    spec = spec.clone()
-    for other in {"state", *spec.keys()} - {GROUP}:
-        del spec[other]
-    for other in set(spec[GROUP].keys()) - {name}:
-        del spec[GROUP, other]
-    return spec
+    """Return the spec of one entry of the group."""
+    return Composite({GROUP: Composite({name: spec[GROUP, name]}, shape=spec[GROUP].shape)})
 
 
 class Attention(Model):
@@ -133,15 +116,14 @@ class Attention(Model):
     reads actions, as of MADDPG, needs another model.
     """
 
-    def __init__(self, feature_dim: int, **options: Any) -> None:
-        encoder = EncoderConfig(**{one.name: options.pop(one.name) for one in fields(EncoderConfig)})
-        super().__init__(**options)
-        outputs, pooled = self.output_leaf_spec.shape[-1], not self.output_has_agent_dim
+    def __init__(self, feature_dim: int, encoder: dict[str, Any], **given: Any) -> None:
+        super().__init__(**given)
         if len(self.in_keys) != 1:
             raise ValueError(f"the encoder reads observations or the state only, not {self.in_keys}; use MlpConfig")
         if not self.share_params:
             raise ValueError("share_policy_params and share_param_critic must be true for the encoder")
-        self.net = GroupEncoder(feature_dim, outputs, encoder, pooled).to(self.device)
+        outputs, pooled = self.output_leaf_spec.shape[-1], not self.output_has_agent_dim
+        self.net = GroupEncoder(feature_dim, outputs, EncoderConfig(**encoder), pooled).to(self.device)
 
     def _forward(self, tensordict: Any) -> Any:
         rows = tensordict.get(self.in_key)
@@ -151,22 +133,13 @@ class Attention(Model):
 
 @dataclass
 class AttentionConfig(ModelConfig):
-    """Options of :class:`Attention`: the width of a target's features, and those of the encoder."""
+    """Options of :class:`Attention`: the width of a target's features, and those of an ``EncoderConfig``."""
 
     feature_dim: int = 8
-    encoder: str = "attention"
-    attend_over: str = "axes"
-    pooling: str = "mean"
-    num_heads: int = 1
-    scaled: bool = False
-    embed_layers: int = 2
-    num_blocks: int = 1
-    num_frequencies: int = 0
-    weight_dim: int = 64
+    encoder: dict[str, Any] = field(default_factory=lambda: dict(ENCODER))
 
     @staticmethod
     def associated_class() -> type[Model]:
-        """Return the model."""
         return Attention
 
 
@@ -272,7 +245,7 @@ def train(options: Options) -> Experiment:
     algorithm = algorithm_config_registry[options.algorithm].get_from_yaml()
     model, critic = MlpConfig.get_from_yaml(), MlpConfig.get_from_yaml()
     if options.model == "attention":
-        model = AttentionConfig()
+        model = AttentionConfig(len(default_features(task.scenario)))
         critic = critic if algorithm.supports_continuous_actions() and "ppo" not in options.algorithm else model
     experiment = Experiment(task, algorithm, model, options.seed, config, critic, [Curve(options.run_dir)])
     experiment.run()

@@ -127,8 +127,16 @@ where this can be, with choices |
         super().__init__(*scene, **options)
 
     def _specs(self, made: Task, scenes: int) -> dict[str, Any]:
+        if made.observation_space.keys() != {"pairs", "mask"} or not isinstance(
+            made.action_space, spaces.MultiDiscrete
+        ):
+            seen = ", ".join(made.observation_space.keys())
+            raise ValueError(
+                f"{made.spec.name} in scenario {made.scenario.name!r} observes {seen} and chooses from "
+                f"{made.action_space}; the sensors of a group observe pairs and mask, and choose turns"
+            )
         n, m, d = made.observation_space["pairs"].shape
-        count = self.decisions = made.action_space.shape[0] // n  # type: ignore[index]
+        count = self.decisions = made.action_space.shape[0] // n
         self.masked = not self.continuous and (made.scenario.varies or made.scenario.knowledge != "full")
         number, own = Unbounded((scenes, n, 1)), (scenes, n)
         observed = {

@@ -110,3 +110,11 @@ def test_the_sensors_are_one_group(make, case):
         assert torch.equal(now["sensors", "info", "coverage"], same["coverage"][:, None].expand(3, 4, 1))
     turned = torch.as_tensor(plain.task.simulator.rotation).float()
     assert torch.equal(now["sensors", "info", "rotation"][:, 0, 0], turned)
+
+
+@pytest.mark.parametrize("case", [("Coordinator", None), ("Coverage", UNNAMED), ("Coverage", BY_RATE)])
+def test_what_is_no_group_of_turning_sensors_is_refused(case):
+    from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
+
+    with pytest.raises(ValueError, match=r"the sensors of a group observe pairs and mask, and choose turns"):
+        GroupedTorchRLEnv(case[0], 2, case[1])
