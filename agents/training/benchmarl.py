@@ -228,7 +228,10 @@ class Options:
 
 
 def train(options: Options) -> Experiment:
-    """Train as the options say, and write the policy; raise ValueError for an unknown name or option."""
+    """Train as the options say, and write the policy.
+
+    Raises ``ValueError`` for an unknown name or option, ``FileExistsError`` for a folder that holds a policy.
+    """
     for name, known in (("algorithm", algorithm_config_registry), ("model", ("mlp", "attention"))):
         if (given := getattr(options, name)) not in known:
             raise ValueError(f"{name} is {given!r}{did_you_mean(given, known)}; it must be one of {', '.join(known)}")
@@ -239,6 +242,8 @@ def train(options: Options) -> Experiment:
         if not hasattr(config, name):
             raise ValueError(f"unknown option {name!r}{did_you_mean(name, vars(config))} of BenchMARL's experiment")
         setattr(config, name, value)
+    if (options.run_dir / "policy.safetensors").exists():
+        raise FileExistsError(f"{options.run_dir} already holds a policy; give another run_dir")
     options.run_dir.mkdir(parents=True, exist_ok=True)
     config.save_folder = str(options.run_dir)
     task = SensorTask(options.scenario, options.episode_steps, options.set)

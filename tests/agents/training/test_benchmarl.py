@@ -46,6 +46,8 @@ def test_an_algorithm_trains_and_the_written_policy_acts_as_it_does(algorithm, m
     meant = decisions_of(chosen, len(scenario.decisions)) * task.observe()["mask"].any(-1, keepdims=True)
     actions, _ = agent.policy.predict(task.observe())
     assert np.array_equal(actions, meant.swapaxes(1, 2).reshape(10, -1))
+    with pytest.raises(FileExistsError, match="already holds a policy; give another run_dir"):
+        train(options)
 
 
 @pytest.mark.parametrize(
