@@ -4,7 +4,7 @@ BIN := .venv/bin
 version = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
 PYTHON ?= $(if $(call version,$(BIN)/python),$(BIN)/python,python3)
 
-.PHONY: help train reproduce test check docs bench fuzz soak faults closed_loop versions
+.PHONY: help train reproduce test check docs bench baselines fuzz soak faults closed_loop versions
 
 help:
 	@echo "make train [ARGS='--minutes 2']      train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
@@ -13,6 +13,7 @@ help:
 	@echo "make check                           lint, format and types"
 	@echo "make docs                            build the documentation in docs/_build/html; a warning is an error"
 	@echo "make bench                           measure the figures of docs/speed.md"
+	@echo "make baselines ARGS='mappo --run-dir runs/mappo'   train by BenchMARL, see docs/benchmark.md (ARGS=--help: options)"
 	@echo "make fuzz | soak | faults | closed_loop | versions: long checks, see tools/README.md"
 
 # Another Python than the one in .venv makes it again.
@@ -50,6 +51,17 @@ bench: .venv/.test
 
 fuzz soak faults closed_loop: .venv/.test
 	$(BIN)/python -m tools.$@ $(ARGS)
+
+# In an environment of its own, without torchvision and av, which BenchMARL needs for pictures only.
+BASELINES := .venv-baselines/bin/python
+.venv-baselines/.made: pyproject.toml constraints-baselines.txt
+	$(PYTHON) -m venv --clear .venv-baselines
+	PIP_CONSTRAINT=constraints-baselines.txt $(BASELINES) -m pip install --quiet --editable . torchrl hydra-core pytest hypothesis
+	PIP_CONSTRAINT=constraints-baselines.txt $(BASELINES) -m pip install --quiet --no-deps benchmarl
+	touch $@
+
+baselines: .venv-baselines/.made
+	$(BASELINES) -W ignore -m hitmac.agents.training.benchmarl $(ARGS)
 
 versions:
 	$(PYTHON) tools/versions.py $(ARGS)

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
@@ -27,6 +27,9 @@ Options = TypeVar("Options")
 
 Agents = Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])]
 """Type of the option ``--agents`` of all commands, names for :func:`hitmac.agents.names.named_agents`."""
+
+Forms = Mapping[str, tuple[type, Callable[[Any], None], str]]
+"""Options, function and first option of each form of a command, such as ``hitmac site make``."""
 
 IMPORTS = "HITMAC_IMPORTS"
 """Environment variable with the modules of ``--import``, for the processes that a command starts."""
@@ -114,6 +117,20 @@ def parse(
             reason += did_you_mean(wrong[0], names)
         _refuse(program, f"{reason} (see --help)")
     return options(**{name: getattr(parsed, name) for name in values})
+
+
+def run_form(program: str, forms: Forms, arguments: Sequence[str] | None = None) -> None:
+    """Run the form of a command that the first argument names, with the other arguments."""
+    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {program} FORM [OPTIONS]\n\nforms ({program} FORM --help explains its options)")
+        print("\n".join(f"  {form:<10}  {options.__doc__}" for form, (options, *_) in forms.items()))
+        sys.exit()
+    with stop_on_bad_input(program):
+        if name not in forms:
+            raise ValueError(f"unknown form {name!r}{did_you_mean(name, forms)}: known are {', '.join(forms)}")
+        options, run, first = forms[name]
+        run(parse(options, f"{program} {name}", rest, first=first))
 
 
 def _refuse(program: str, reason: object) -> NoReturn:

@@ -15,6 +15,7 @@ from hitmac.agents.duel import Player, Population, SensorPlayer, TargetPlayer
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.beliefs import BeliefPolicy
+from hitmac.agents.learned.group import load_group_policy
 from hitmac.agents.planning.evader import EvaderAgent
 from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.policy import NEARNESS, Memoryless, Policy, Rates, ReleasedPolicy, RuleAgent, checked_nearness
@@ -27,6 +28,9 @@ from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import did_you_mean
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
+
+GROUP = "benchmarl:"
+"""Prefix of policies of :mod:`hitmac.agents.learned.group`."""
 
 POPULATION = "population.json"
 """File of a directory of ``hitmac train duel`` with the agents of both teams and their weights."""
@@ -100,6 +104,11 @@ def _load_mate(name: Name, scenario: Scenario, _: Any) -> Agent:
     return registry.as_custom(name.text, RuleAgent("sensors", name.parts[0]), scenario)
 
 
+def _load_group(name: Name, scenario: Scenario, _: Any) -> Agent:
+    policy = load_group_policy(name.parts[0], scenario)
+    return Agent(name.text, policy, policy.features, (policy.training_seeds,), trained=True)
+
+
 def _load_import(name: Name, scenario: Scenario, _: Any) -> Agent:
     policy = registry.import_policy(name.parts[0], scenario)
     return registry.as_custom(name.text, policy, scenario)._replace(nearness=name.nearness)
@@ -132,6 +141,7 @@ FORMS = {
         Form(_RUNS, None, _load_run, takes_executor=True),
         Form("mate:RULE", "mate:([^:]*)", _load_mate),
         Form("released:FILE:FILE", "released:([^:]*):([^:]*)", _load_released),
+        Form(f"{GROUP}FOLDER", f"{GROUP}(.*)", _load_group),
         Form("MODULE:CLASS", rf"(?![\w.]*:(?:{'|'.join(EXECUTORS)})(?::|$))({_IMPORT})", _load_import),
     ),
     "executor": (
@@ -177,6 +187,8 @@ def parse(name: str | Path, kind: str = "agent") -> Name:
             parts: Any = found.groups("")
             if form.words.startswith(PREFIX):
                 parts = (pretrained_folder(parts[0]),)
+            elif form.words.startswith(GROUP):
+                parts = (Path(parts[0]),)
             return Name(text, form, parts, found.groupdict().get("executor", ""), nearness)
     if "/" in (first if of_agent else text):
         raise FileNotFoundError(f"no such directory: {text}")
@@ -215,6 +227,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``pretrained:flat``            policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       released HiT-MAC, from its files of coordinator and executor
     ``released:assign-all:E.pth``  scripted coordinator with the released executor
+    ``benchmarl:runs/x``           policy that BenchMARL trained, see :mod:`hitmac.agents.learned.group`
     ``mate:greedy``                MATE's rule for the sensors of a duel: also ``random``, ``naive``, ``heuristic``
     ``my_module:MyPolicy:seed=1``  custom policy, here with an option, see :func:`hitmac.agents.registry.import_policy`
     ``memoryless:planner``         any of these, observing only the targets in sight

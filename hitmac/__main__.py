@@ -11,6 +11,7 @@ from hitmac.signals import end_on_signal
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
+    "benchmark": ("hitmac.agents.evaluate.benchmark", "evaluate an agent on a frozen suite of scenes; compare results"),
     "watch": ("hitmac.agents.deploy.watch", "watch agents play an episode, on a page in the browser"),
     "export": ("hitmac.agents.deploy.export.folder", "write a learned policy as ONNX, with a runner without torch"),
     "run": ("hitmac.agents.deploy.run.command", "turn real cameras: from detections to orders"),

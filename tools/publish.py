@@ -10,6 +10,7 @@ from typing import Any
 
 from hitmac.agents import pretrained as home
 from hitmac.agents.command_line import stop_on_bad_input
+from hitmac.agents.evaluate.benchmark import training_amounts
 from hitmac.agents.learned.checkpoint import EXECUTOR, FILES, checkpoint_folder, load_policy, trainings_in
 from hitmac.envs.files import parse_yaml, read_text, write_text
 
@@ -58,8 +59,9 @@ def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) 
     config = parse_yaml(read_text(run / "config.yaml"))
     scene, sessions = config["scenario"], config["sessions"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
-    last = [json.loads(read_text(level / "curve.json"))["exploring"][-1] for level in levels]
-    amounts = " and ".join(f"{one['steps']:,.0f} steps in {one['seconds'] / 60:.1f} minutes" for one in last)
+    amounts = " and ".join(
+        f"{one['steps']:,.0f} steps in {one['seconds'] / 60:.1f} minutes" for one in training_amounts(run)
+    )
     commands = "`, then `".join(dict.fromkeys(one["command"] for one in sessions))
     commits = ", ".join(dict.fromkeys(f"{one['commit']}{' with changes' * bool(one['modified'])}" for one in sessions))
     evaluation, figures = _figures(levels[-1])

@@ -150,7 +150,7 @@ def evaluate(
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
     _check("agents", groups, seeds)
-    recording = _recording(scenario, seeds)
+    recording = recordings_of(scenario, seeds)
     found = _evaluation(groups, play, scenario, seeds, sub_steps, recording, progress)
     results = found["agents"]
     scores = {name: np.array(result["per_episode"]["coverage"], float) for name, result in results.items()}
@@ -200,7 +200,7 @@ def evaluate_executors(
             for level in levels
         ]
     _check("executors", groups, seeds)
-    recording = _recording(scenario, seeds)
+    recording = recordings_of(scenario, seeds)
     return _evaluation(groups, _play_executor, scenario, seeds, max_episode_steps, recording, progress)
 
 
@@ -322,7 +322,7 @@ def _plain(values: np.ndarray) -> list[float | None]:
     return [None if np.isnan(x) else x for x in values.ravel().tolist()]
 
 
-def _recording(scenario: Scenario, seeds: range) -> np.ndarray | None:
+def recordings_of(scenario: Scenario, seeds: range) -> np.ndarray | None:
     """Return the number (E,) of the recording of each episode; None without recordings."""
     return Simulator(scenario, len(seeds), seeds).recording if scenario.tracks else None
 

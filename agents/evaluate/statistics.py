@@ -29,10 +29,15 @@ the sum of the deviations of its episodes from the mean.
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
+from scipy.stats import trim_mean
+
+RESAMPLES = 2000
+"""Number of samples of a bootstrap."""
 
 
 def ratio(total: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -102,7 +107,7 @@ def probability_of_improvement(
     be much too short (57 % at worst) if few runs win almost every comparison. If one agent wins all comparisons, it is
     over episodes only.
     """
-    better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
+    better = wins(x, y)
     known = ~np.isnan(better)  # (S, T, E)
     if not known.any():
         return None, None, None
@@ -117,6 +122,45 @@ def probability_of_improvement(
         return (p, 0.0, width) if p == 0 else (p, 1 - width, 1.0)
     low, high = _interval(p, *_spread(_clustered(_filled(better), samples), 3), (0.0, 1.0))
     return p, float(low), float(high)
+
+
+def wins(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return for every run of X (S, E), run of Y (T, E) and episode 1 if X is higher, 0.5 if equal, 0; (S, T, E)."""
+    return np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
+
+
+def over_scenes(
+    scores: Sequence[np.ndarray], recordings: Sequence[np.ndarray | None], trimmed: float = 0.25
+) -> tuple[float, float, float]:
+    """Return the interquartile mean over K scenes, and the ends of its 95 % interval.
+
+    It is the mean of the K S values, each the mean score of a run in a scene, without floor(`trimmed` K S) of them at
+    either end. The interval is that of the stratified bootstrap of Agarwal and others, percentiles of 2000 samples, in
+    which runs, and in each scene its episodes or recordings, are drawn with replacement; that of one run is over
+    episodes only.
+
+    Args:
+        scores: (S, E) of each scene, with the same S and any E; NaN marks a missing value.
+        recordings: (E,) number of the recording of each episode, for each scene; None: the episodes are independent.
+        trimmed: share of the values that are left out at either end; 0: the mean.
+    """
+    generator, number = np.random.default_rng(0), len(scores[0])
+    runs = generator.integers(0, number, (RESAMPLES + 1, number, 1))
+    runs[0, :, 0] = range(number)  # the first sample is all values once
+    means = []
+    for values, recording in zip(scores, recordings, strict=True):
+        samples = np.unique(np.arange(values.shape[1]) if recording is None else recording, return_inverse=True)[1]
+        known = ~np.isnan(values)
+        total, count = (
+            np.stack([np.bincount(samples, one) for one in weights])
+            for weights in (np.where(known, values, 0.0), known)
+        )  # (S, G)
+        drawn = generator.integers(0, total.shape[1], (RESAMPLES + 1, 1, total.shape[1]))
+        drawn[0] = range(total.shape[1])
+        means.append(ratio(total[runs, drawn].sum(-1), count[runs, drawn].sum(-1)))
+    middles = trim_mean(np.concatenate(means, 1), trimmed, axis=1)
+    low, high = np.quantile(middles[1:], (0.025, 0.975))
+    return float(middles[0]), float(low), float(high)
 
 
 def _interval(middle: Any, variance: Any, t: Any, limits: tuple[float, float] | None) -> tuple[np.ndarray, np.ndarray]:

@@ -339,6 +339,22 @@ def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
 
 
+def rows_of_sensors(shown: dict[str, np.ndarray]) -> np.ndarray:
+    """Return an observation as rows (B, n, m (d + 1)): for each target its features times its mask, and its mask."""
+    mask = shown["mask"].astype(np.float32)[..., None]
+    return np.concatenate((shown["pairs"] * mask, mask), -1).reshape(*mask.shape[:2], -1)
+
+
+def decisions_of(choices: np.ndarray, number: int) -> np.ndarray:
+    """Return k decisions of each sensor (B, n, k), 0 to 2, of its choice (B, n), the sum of decision i times 3^i.
+
+    Floating-point choices (B, n, k) from -1 to 1 are rounded: to 0 stay, 1 left, -1 right.
+    """
+    if choices.dtype.kind == "f":
+        return np.rint(choices).astype(np.int64) % 3
+    return choices[..., None] // 3 ** np.arange(number) % 3
+
+
 def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> np.ndarray:
     """Reshape actions of single sensors (B * n,), or (B * n, k) with k decisions each, to those of scenes (B, d n).
 

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from hitmac.envs.tasks import Task
+from hitmac.envs.tasks.base import decisions_of, rows_of_sensors
 from hitmac.envs.wrappers.shell import Shell
 
 try:
@@ -54,11 +56,15 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
         scenes = made.num_envs
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
+        for name, spec in self._specs(made, scenes).items():
+            setattr(self, name, spec.clone().to(self.device))
+
+    def _specs(self, made: Task, scenes: int) -> dict[str, Any]:
         space, shape = made.action_space, torch.Size([scenes, *made.action_space.shape])  # type: ignore[misc]
         chosen = Categorical(made.choices[0] + 1, shape) if made.turning else Binary(shape=shape, dtype=torch.int64)
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
         rates = {name: number for name in RATES if name in made.info()}
-        specs = {
+        return {
             "observation_spec": Composite(
                 {key: _spec(space, scenes) for key, space in made.observation_space.items()} | rates, shape=(scenes,)
             ),
@@ -66,8 +72,6 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
             "reward_spec": number,
             "full_done_spec": Composite(done=yes_or_no, terminated=yes_or_no, truncated=yes_or_no, shape=(scenes,)),
         }
-        for name, spec in specs.items():
-            setattr(self, name, spec.clone().to(self.device))
 
     def _set_seed(self, seed: int | None) -> None:
         self._seed = seed
@@ -95,6 +99,75 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
         info = self.task.info()
         rates = {name: torch.as_tensor(info[name]).float().unsqueeze(-1) for name in RATES if name in info}
         return {key: value.bool() if key in masks else value for key, value in observed.items()} | rates
+
+
+class GroupedTorchRLEnv(DirectionalSensorTorchRLEnv):
+    """The same scenes with the keys of TorchRL's multi-agent classes and of BenchMARL: the sensors are one group.
+
+    | key | tensor | meaning |
+    |---|---|---|
+    | `sensors`, `observation` | (B, n, m (d + 1)) float32 | for each target its features times its mask, and its mask |
+    | `sensors`, `action_mask` | (B, n, 3^k) bool | a sensor without a target, or that fails, can only choose 0; only \
+where this can be, with choices |
+    | `sensors`, `info` | (B, n, 1) float32 | `coverage` and `rotation` of the scene |
+    | `state` | (B, n m (d + 1)) float32 | the observations of all sensors |
+    | `sensors`, `action` | (B, n) int64 | sum of c_i 3^i over the k decisions c_i of a sensor, 0 to 2 each; or if \
+`continuous` (B, n, k) float32 from -1 to 1, rounded to 0 stay, 1 left, -1 right |
+    | `sensors`, `reward` | (B, n, 1) float32 | the task's reward, the same for all sensors |
+    | `done`, `terminated`, `truncated` | (B, 1) bool | as above |
+
+    Args:
+        task, num_envs, scenario, max_episode_steps, device, options: see :class:`DirectionalSensorTorchRLEnv`; the task
+            turns sensors, whose number is that of the scenario, or fewer with an action mask.
+        continuous: actions are numbers, which are rounded.
+    """
+
+    def __init__(self, *scene: Any, continuous: bool = False, **options: Any) -> None:
+        self.continuous = continuous
+        super().__init__(*scene, **options)
+
+    def _specs(self, made: Task, scenes: int) -> dict[str, Any]:
+        if made.observation_space.keys() != {"pairs", "mask"} or not isinstance(
+            made.action_space, spaces.MultiDiscrete
+        ):
+            seen = ", ".join(made.observation_space.keys())
+            raise ValueError(
+                f"{made.spec.name} in scenario {made.scenario.name!r} observes {seen} and chooses from "
+                f"{made.action_space}; the sensors of a group observe pairs and mask, and choose turns"
+            )
+        n, m, d = made.observation_space["pairs"].shape
+        count = self.decisions = made.action_space.shape[0] // n
+        self.masked = not self.continuous and (made.scenario.varies or made.scenario.knowledge != "full")
+        number, own = Unbounded((scenes, n, 1)), (scenes, n)
+        observed = {
+            "observation": Unbounded((*own, m * (d + 1))),
+            "info": Composite(coverage=number, rotation=number, shape=own),
+        } | ({"action_mask": Binary(shape=(*own, 3**count), dtype=torch.bool)} if self.masked else {})
+        action = Bounded(-1.0, 1.0, (*own, count)) if self.continuous else Categorical(3**count, own)
+        parts = {"observation_spec": observed, "action_spec": {"action": action}, "reward_spec": {"reward": number}}
+        specs = {name: Composite(sensors=Composite(part, shape=own), shape=(scenes,)) for name, part in parts.items()}
+        specs["observation_spec"]["state"] = Unbounded((scenes, n * m * (d + 1)))
+        return super()._specs(made, scenes) | specs
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        chosen = decisions_of(tensordict["sensors", "action"].numpy(force=True), self.decisions)
+        after = super()._step(TensorDict({"action": self.task.joint_action(chosen)}, self.batch_size))
+        after["sensors", "reward"] = after.pop("reward").unsqueeze(1).expand((*chosen.shape[:2], 1))
+        return after
+
+    def _observed(self) -> dict[str, Any]:
+        seen = torch.as_tensor(rows_of_sensors(self.task.observe()))
+        rates = self.task.info()["coverage"], self.task.simulator.rotation
+        info = {
+            name: torch.as_tensor(rate).float()[:, None, None].expand(*seen.shape[:2], 1)
+            for name, rate in zip(("coverage", "rotation"), rates, strict=True)
+        }
+        sensors = {"observation": seen, "info": TensorDict(info, seen.shape[:2])}
+        if self.masked:
+            allowed = torch.as_tensor(self.task.acting)[..., None].repeat(1, 1, 3**self.decisions)
+            allowed[..., 0] = True
+            sensors["action_mask"] = allowed
+        return {"sensors": TensorDict(sensors, seen.shape[:2]), "state": seen.flatten(1)}
 
 
 def _spec(space: spaces.Space, scenes: int) -> Bounded | Binary:

@@ -28,7 +28,8 @@ from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
 from hitmac.agents import load_policy
 from hitmac.agents.command_line import parse
-from hitmac.agents.deploy.site.command import FORMS
+from hitmac.agents.deploy.site import command as site
+from hitmac.agents.evaluate import benchmark
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
@@ -40,6 +41,7 @@ from tests.agents.evaluate.made import saved
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
+FORMS = {"site": site.FORMS, "benchmark": benchmark.FORMS}
 FILES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tools/README.md")), *(ROOT / "docs").glob("*.md")]
 PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(FILES)}
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -98,13 +100,17 @@ def test_the_readme_links_every_page():
 
 
 def test_options_exist(capsys):
-    known = {"help", "logdir", "version", "head", "port"}
-    fields = [reproduce.Options, *train.COMMANDS.values(), *(options for options, *_ in FORMS.values())]
+    known = {"help", "logdir", "version", "head", "port", "model", "option"}  # the last two of make baselines
+    fields = [
+        reproduce.Options,
+        *train.COMMANDS.values(),
+        *(options for forms in FORMS.values() for options, *_ in forms.values()),
+    ]
     for name, (place, _) in COMMANDS.items():
         module = importlib.import_module(place)
         if hasattr(module, "Options"):
             fields.append(module.Options)
-        elif name not in ("train", "site"):
+        elif name not in ("train", *FORMS):
             with pytest.raises(SystemExit):
                 module.main(["--help"])
     known |= set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
@@ -128,8 +134,8 @@ PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", 
 
 def parsed(name, arguments):
     """Parse the arguments of a command of ``hitmac`` with options."""
-    if name == "site":
-        options, _, first = FORMS[arguments.pop(0)]
+    if name in FORMS:
+        options, _, first = FORMS[name][arguments.pop(0)]
         return parse(options, name, arguments, first=first)
     if name != "train":
         first = {"scenarios": "--scenario", "run": "--agent"}.get(name, "--agents")

@@ -2,15 +2,13 @@
 
 import json
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Forms, run_form
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
@@ -225,25 +223,15 @@ def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
     print("\n".join([f"{picture}: {facts[0]}", *facts[1:], *(f"odd: {line}" for line in odd + found)]))
 
 
-FORMS: dict[str, tuple[type, Callable[[Any], None], str]] = {
+FORMS: Forms = {
     "make": (Make, make_site, "--plan"),
     "tracks": (Convert, convert, "--recording"),
     "homography": (Homography, calibrate, "--points"),
     "zero": (Zero, find_zero, "--camera"),
     "check": (Check, check_site, "--site"),
 }
-"""Options, function and first option of each form of the command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if name in ("-h", "--help"):
-        print(f"usage: {PROGRAM} FORM [OPTIONS]\n\nforms ({PROGRAM} FORM --help explains its options)")
-        print("\n".join(f"  {form:<10}  {options.__doc__}" for form, (options, *_) in FORMS.items()))
-        sys.exit()
-    with stop_on_bad_input(PROGRAM):
-        if name not in FORMS:
-            raise ValueError(f"unknown form {name!r}{did_you_mean(name, FORMS)}: known are {', '.join(FORMS)}")
-        options, run, first = FORMS[name]
-        run(parse(options, f"{PROGRAM} {name}", rest, first=first))
+    run_form(PROGRAM, FORMS, arguments)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hitmac.agents.evaluate.statistics import _interval, _spreads, probability_of_improvement, summary
+from hitmac.agents.evaluate.statistics import (
+    _interval,
+    _spreads,
+    over_scenes,
+    probability_of_improvement,
+    summary,
+)
 from tests.agents.evaluate.made import NOTHING
 
 NAN = np.nan
@@ -151,3 +157,26 @@ def test_the_interval_of_the_probability_of_improvement_by_hand():
     _, low, high = probability_of_improvement(np.array([[0.5] * 20, [2.5] * 20]), np.tile([1.0, 2], (1, 10)))
     assert high - low > 0.9  # two runs, of which one always wins and one always loses
     assert probability_of_improvement(np.full((2, 3), NAN), scores(1, 3)) == (None, None, None)
+
+
+def test_the_mean_over_scenes_by_hand():
+    values = [1.0, 2.0, 4.0, 8.0, 16.0]
+    constant = [np.full((1, 10), value) for value in values]
+    assert over_scenes(constant, [None] * 5) == pytest.approx([14 / 3] * 3)  # 2 4 8; nothing varies within a scene
+    assert over_scenes(constant, [None] * 5, trimmed=0.0)[0] == pytest.approx(31 / 5)
+    missing = constant[0].copy()
+    missing[0, :3] = NAN
+    assert over_scenes([missing, *constant[1:]], [None] * 5) == pytest.approx([14 / 3] * 3)
+    runs = [np.array([[1.0] * 4, [3.0] * 4])] * 2  # the same runs are drawn in all scenes
+    assert over_scenes(runs, [None] * 2) == pytest.approx([2.0, 1.0, 3.0])
+
+
+def test_the_bootstrap_over_scenes_has_the_width_of_the_normal_interval_and_recordings_count_as_one():
+    drawn = [np.random.default_rng(k).normal(0.7, 0.1, (1, 60)) for k in range(3)]
+    error = np.sqrt(sum(one.var(ddof=1) / 60 for one in drawn)) / 3
+    middle, low, high = over_scenes(drawn, [None] * 3, trimmed=0.0)
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    repeated, recording = [one.repeat(5, 1) for one in drawn], np.arange(60).repeat(5)
+    clustered = over_scenes(repeated, [recording] * 3, trimmed=0.0)
+    assert clustered[0] == pytest.approx(middle)
+    assert clustered[2] - clustered[1] == pytest.approx(high - low, rel=0.1)

@@ -63,3 +63,58 @@ def test_a_seed_is_used_once(make):
     assert not torch.equal(scenes.reset()["pairs"], first[0])
     scenes.reset(options={"heading": np.tile([0.0, 1.0, 2.0, 3.0], (2, 1))})
     assert scenes.task.simulator.state.heading.tolist() == [[0, 1, 2, 3]] * 2
+
+
+GROUPED = {
+    "hit-mac": {},
+    "continuous": {"continuous": True},
+    "zooms, absent and failing sensors": {
+        "scenario": {"zoom": (30, 120), "min_sensors": 1, "failure_rate": 0.1, "recovery_rate": 0.1}
+    },
+}
+
+
+@pytest.mark.parametrize("case", GROUPED.values(), ids=GROUPED)
+def test_the_sensors_are_one_group(make, case):
+    """The same scenes as before, in the keys of multi-agent learners."""
+    from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
+
+    options = dict(case)
+    scenario = envs.load_scenario("hit-mac").replace(**options.pop("scenario", {}))
+    grouped = GroupedTorchRLEnv("Coverage", 3, scenario, max_episode_steps=20, **options)
+    plain = make("Coverage", 3, scenario, max_episode_steps=20)
+    torchrl_utils.check_env_specs(grouped)
+    count, rng = len(scenario.decisions), np.random.default_rng(0)
+    for one in (grouped, plain):
+        one.set_seed(5)
+    now, same = grouped.reset(), plain.reset()
+    for _ in range(15):
+        pairs, mask = same["pairs"], same["mask"].float()[..., None]
+        expected = torch.cat((pairs * mask, mask), -1)
+        assert torch.equal(now["sensors", "observation"], expected.flatten(-2))
+        assert torch.equal(now["state"], expected.flatten(1))
+        chosen = rng.integers(0, 3, (3, 4, count))
+        if options:  # right is -1
+            action = torch.as_tensor(np.where(chosen == 2, -1, chosen) + rng.uniform(-0.4, 0.4, chosen.shape)).float()
+            action = action.clamp(-1, 1)
+        else:
+            action = torch.as_tensor(chosen @ 3 ** np.arange(count))
+        assert (("sensors", "action_mask") in now.keys(True)) == bool(scenario.varies)
+        if scenario.varies:
+            allowed = now["sensors", "action_mask"]
+            assert allowed[..., 0].all()
+            assert torch.equal(allowed[..., 1:].any(-1), torch.as_tensor(plain.task.acting))
+        now = grouped.step(now.set(("sensors", "action"), action))["next"]
+        same = plain.step(same.set("action", torch.as_tensor(chosen.swapaxes(1, 2).reshape(3, -1))))["next"]
+        assert torch.equal(now["sensors", "reward"], same["reward"][:, None].expand(3, 4, 1))
+        assert torch.equal(now["sensors", "info", "coverage"], same["coverage"][:, None].expand(3, 4, 1))
+    turned = torch.as_tensor(plain.task.simulator.rotation).float()
+    assert torch.equal(now["sensors", "info", "rotation"][:, 0, 0], turned)
+
+
+@pytest.mark.parametrize("case", [("Coordinator", None), ("Coverage", UNNAMED), ("Coverage", BY_RATE)])
+def test_what_is_no_group_of_turning_sensors_is_refused(case):
+    from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
+
+    with pytest.raises(ValueError, match=r"the sensors of a group observe pairs and mask, and choose turns"):
+        GroupedTorchRLEnv(case[0], 2, case[1])
