@@ -6,6 +6,7 @@ A pinhole with one radial distortion. In the axes of the camera (right, down, ah
 (Fitzgibbon, Simultaneous linear estimation of multiple view geometry and lens distortion, CVPR 2001).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -159,6 +160,20 @@ class View:
         within = (zoom >= zooms[0] - slack) & (zoom <= zooms[-1] + slack)
         return np.where(within, np.interp(zoom, zooms, pixels), np.nan)
 
+    def pose(self, given: Any, known: Any = (math.nan,) * 3) -> tuple[float, float, float]:
+        """Return the heading of a message with `pan`, `tilt` and `zoom`, and tilt and zoom of the device.
+
+        Where the message has none (NaN), it is the `known` one, and the view's `tilt` or `zoom` where that is NaN too.
+        """
+        pan, tilt = given.pan, given.tilt
+        if given.normalized:
+            (left, right), (low, high) = self.pan_range, self.tilt_range
+            pan, tilt = left + (pan + 1.0) / 2.0 * (right - left), low + (tilt + 1.0) / 2.0 * (high - low)
+        own = np.array([self.zero + self.sign * pan, tilt, given.zoom])
+        usual = math.nan, self.tilt, self.focal[0][0] if self.zoom is None else self.zoom
+        heading, tilt, zoom = np.where(np.isnan(own), np.where(np.isnan(known), usual, known), own).tolist()
+        return heading, tilt, zoom
+
     def floor(self, pixels: Any, heading: Any, tilt: Any, zoom: Any, above: float = 0.0) -> np.ndarray:
         """Return the places (k, 2) of pixels (k, 2) on the floor, or on a plane `above` it; NaN over the horizon.
 
@@ -192,9 +207,7 @@ class View:
         """Return the pixels (k, 2) of boxes (k, 4) that have a place: the middles of their lower, or upper, edges."""
         return np.stack(((boxes[:, 0] + boxes[:, 2]) / 2, boxes[:, 1 if self.above else 3]), -1)
 
-    def place(
-        self, boxes: np.ndarray, heading: float, tilt: float, zoom: float, moved: tuple[float, float] = (0.0, 0.0)
-    ) -> np.ndarray:
+    def place(self, boxes: np.ndarray, heading: float, tilt: float, zoom: float, moved: Any = (0.0, 0.0)) -> np.ndarray:
         """Return rows (k, 5) of x, y, xx, xy, yy: the places of boxes (k, 4) and the covariances of their errors.
 
         They follow, to first order, from the errors of the pixels, `pixel_error`, where the edge of the picture cuts

@@ -18,7 +18,7 @@ import numpy as np
 from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.boxes import Boxes
 from hitmac.agents.deploy.run.cameras import Cameras, names_of
-from hitmac.agents.deploy.run.drivers import DRIVERS
+from hitmac.agents.deploy.run.drivers import DRIVERS, load_cameras
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.deployment import is_inside
 from hitmac.envs.files import parse_yaml, read_text
@@ -26,12 +26,17 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import in_short, shortly
 
 
-def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
-    """Return the settings `view` of every sensor in a file of cameras that are valid otherwise; None where it has none.
+SHARED = ("zero", "sign", "pan_range", "tilt_range")
+"""Settings that a view has from its driver."""
 
-    Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
+
+def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
+    """Return the settings `view` of every sensor in a file of cameras; None where it has none.
+
+    Settings that a view shares with its driver, :data:`SHARED`, are those of the driver. Raises ``ValueError`` or
+    ``TypeError``, which names the file, the camera and the setting.
     """
-    names = names_of(scenario)
+    names, drivers = names_of(scenario), load_cameras(kind, scenario)
     given: Any = {} if kind in DRIVERS else parse_yaml(read_text(kind))
     views: list[View | None] = [None] * len(names)
     known = [field.name for field in dataclasses.fields(View)]
@@ -41,7 +46,7 @@ def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
             if section is not None:
                 raise ValueError(f"{kind}: camera {names[i]}: view is {shortly(section)}; it must be settings")
             continue
-        shared = {name: own[name] for name in known if name in own}
+        shared = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
         shared |= {"position": tuple(scenario.sensor_positions[i])} if scenario.sensor_positions else {}
         try:
             if unknown := section.keys() - set(known):
@@ -161,7 +166,8 @@ class Pictures:
             kept = self._kept(view, boxes)
         except ValueError:  # which is reported where they are placed
             return
-        own.pictures.append((stated, view.bearings(kept, *self._aside(view, boxes, self._cameras.past(i)))))
+        known = self._answers(i, stated - shift - (own.found or 0.0))[0]
+        own.pictures.append((stated, view.bearings(kept, *view.pose(boxes, known)[1:])))
         own.new += 1
         if own.new < EVERY:
             return
@@ -187,23 +193,17 @@ class Pictures:
         except ValueError as error:
             self._faults.report(f"the boxes of camera {name} are refused", str(error))
             return []
-        past, rate = self._cameras.past(i), 0.0
-        if math.isnan(boxes.pan):
-            heading, rate = self._heading(i, when, past)
-        else:
-            pan = _degrees(boxes.pan, view.pan_range) if boxes.normalized else boxes.pan
-            heading = view.zero + view.sign * pan
-        tilt, zoom = self._aside(view, boxes, past[past[:, 0] <= when])
-        if not (math.isfinite(heading) and math.isfinite(tilt)):
-            self._faults.report(f"boxes of camera {name} are left out", "its heading at their time is unknown")
-            return []
+        known, change = self._answers(i, when)
+        heading, tilt, zoom = view.pose(boxes, known)
+        why = "" if math.isfinite(heading + tilt) else "its heading at their time is unknown"
         if math.isnan(view.focal_at(zoom)):
-            self._faults.report(
-                f"boxes of camera {name} are left out", f"its zoom {zoom:g} is beyond the calibrated ones"
-            )
+            why = f"its zoom {zoom:g} is beyond the calibrated ones"
+        if why:
+            self._faults.report(f"boxes of camera {name} are left out", why)
             return []
         lag_error = KNOWN if view.latency is not None or self._lags[i].found is not None else ASSUMED
-        rows = view.place(kept, heading, tilt, zoom, (rate * lag_error, 0.0))
+        moved = np.nan_to_num(change[:2]) * lag_error * math.isnan(boxes.pan)
+        rows = view.place(kept, heading, tilt, zoom, moved)
         rows[:, 2::2] += (self._top_speed * lag_error) ** 2 / 2.0
         if (lost := np.isnan(rows).any(1)).any():
             self._faults.report(f"some boxes of camera {name} are left out", "their feet are at the horizon or over it")
@@ -237,26 +237,11 @@ class Pictures:
             good &= ~is_inside(np.array(polygon), *view.foot(box).T)
         return box[good]
 
-    def _heading(self, i: int, when: float, past: np.ndarray) -> tuple[float, float]:
-        """Return the heading of a camera at a time, and its rate, degrees per second; NaN where it is unknown."""
+    def _answers(self, i: int, when: float) -> np.ndarray:
+        """Return heading, tilt and zoom (3,) of a camera at a time, and how fast they change; NaN where unknown."""
+        past = self._cameras.past(i)
         if not len(past) or not past[0, 0] <= when <= past[-1, 0] + ASSUMED:
-            return math.nan, 0.0
-        angle = np.unwrap(past[:, 1], period=360.0)
-        before, after = np.interp((when - ASSUMED, when + ASSUMED), past[:, 0], angle)
-        return float(np.interp(when, past[:, 0], angle)), float(after - before) / (2.0 * ASSUMED)
-
-    def _aside(self, view: View, boxes: Boxes, past: np.ndarray) -> tuple[float, float]:
-        """Return the tilt and the zoom of a device: those of the picture, of its last answer, or of its view."""
-        last = past[-1, 2:].tolist() if len(past) else [math.nan, math.nan]
-        tilt = _degrees(boxes.tilt, view.tilt_range) if boxes.normalized else boxes.tilt
-        usual = view.tilt, view.focal[0][0] if view.zoom is None else view.zoom
-        first = [
-            next(value for value in (own, answer, other) if not math.isnan(value))
-            for own, answer, other in zip((tilt, boxes.zoom), last, usual, strict=True)
-        ]
-        return first[0], first[1]
-
-
-def _degrees(share: float, limits: Sequence[float]) -> float:
-    """Return the angle of a normalized position, from -1 to 1."""
-    return limits[0] + (share + 1.0) / 2.0 * (limits[1] - limits[0])
+            return np.full((2, 3), np.nan)
+        columns, near = (np.unwrap(past[:, 1], period=360.0), *past[:, 2:].T), (when - ASSUMED, when + ASSUMED)
+        change = [np.diff(np.interp(near, past[:, 0], own))[0] / (2.0 * ASSUMED) for own in columns]
+        return np.array([[np.interp(when, past[:, 0], own) for own in columns], change])

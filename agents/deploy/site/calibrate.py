@@ -2,16 +2,25 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from hitmac.agents.deploy.camera import View, axes, distorted, undistorted
+from hitmac.agents.deploy.run.boxes import Boxes
+from hitmac.agents.deploy.run.cameras import names_of
+from hitmac.agents.deploy.run.detections import parse
+from hitmac.envs.scenario import Scenario
 
 COLUMNS = ("u", "v", "pan", "tilt", "zoom", "x", "y")
 """Columns of the rows: a pixel, pan and tilt of the device in degrees, its zoom, and the place that the pixel shows."""
+
+APART, MOST = 1.0, 100
+"""Longest time between two places of which one between them is taken, seconds; number of rows of people who walk."""
 
 UNKNOWN = 0.5
 """Share of the deviation before the rows above which that after them counts as not determined."""
@@ -40,7 +49,9 @@ class Calibration(NamedTuple):
     unknown: list[str]
 
 
-def calibrate(rows: np.ndarray, view: View, *, height: float | None = None, find_position: bool = False) -> Calibration:
+def calibrate(
+    rows: np.ndarray, view: View, *, height: float | None = None, find_position: bool = False, place_errors: Any = 0.0
+) -> Calibration:
     """Fit the model of a camera to rows (k, 7) of :data:`COLUMNS`, by least squares from several starts.
 
     The residuals are differences in pixels, in units of their deviation by `pixel_error` and `angle_error` of the
@@ -54,10 +65,11 @@ def calibrate(rows: np.ndarray, view: View, *, height: float | None = None, find
         view: picture and errors of the camera, its position, and the signs where the rows do not determine them.
         height: known height above the floor, metres; None: it is found.
         find_position: the position is only approximate, and is found.
+        place_errors: (k,) standard deviations of the places, metres.
     """
     if len(rows) < 4:
         raise ValueError(f"got {len(rows)} rows; a calibration requires at least four")
-    problem = _Problem(rows, view, height, find_position)
+    problem = _Problem(rows, view, height, find_position, place_errors)
     best: dict[tuple[int, int], Any] = {}  # by the signs of pan and tilt
     for signs in ((-1, -1), (-1, 1), (1, -1), (1, 1)):
         starts = [problem.start(*signs, h, w * view.picture[0]) for h, w in product(_HEIGHTS, _WIDTHS)]
@@ -87,18 +99,69 @@ def calibrate(rows: np.ndarray, view: View, *, height: float | None = None, find
     for k, row in enumerate(np.column_stack((rows[:, (0, 1, 5, 6)], *away)), 1):
         table.append("{:4} {:8.1f} {:8.1f} {:9.3f} {:9.3f} {:17.2f} {:8.3f}".format(k, *row))
     table.append(f"median: {np.nanmedian(away[0]):.2f} pixels, {np.nanmedian(away[1]):.3f} m")
-    error = np.hypot(view.pixel_error, np.radians(view.angle_error) * solved.focal_at(rows[:, 4]))
+    error = problem.deviation(solved.focal_at(rows[:, 4]))
     if wrong := (np.flatnonzero(~(away[0] < _WRONG * error)) + 1).tolist():
         table.append(f"rows that do not fit the others: {', '.join(map(str, wrong))}; are they swapped?")
     return Calibration(solved, table + report, unknown)
 
 
+def walked(
+    path: Path, scenario: Scenario, views: Sequence[View | None], i: int, j: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows (k, 7) of :data:`COLUMNS` for camera i, and deviations (k,) of their places, from people who walk.
+
+    The file has lines of detections, as ``hitmac run`` takes them: boxes with `pan` and `tilt` of camera i, and places,
+    or also such boxes, of camera j, which is calibrated. A row is a time at which each of both detects exactly one
+    person; its place is that between the two of camera j around the time, at most :data:`APART` seconds apart. Of many
+    rows, :data:`MOST` remain, evenly. Raises ValueError, which names the line, for an invalid one.
+    """
+    names, shown, seen = names_of(scenario), list[tuple[float, ...]](), list[tuple[float, ...]]()
+    sources = {view.source: k for k, view in enumerate(views) if view and view.source}
+    noise = float(np.sqrt(np.square(scenario.position_errors).mean()))
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            camera, when, given = parse(line, names, sources) if line.strip() else (-1, 0.0, [])
+            view = views[camera]
+            if camera not in (i, j) or len(given.box if isinstance(given, Boxes) else given) != 1:
+                continue
+            if when is None:
+                raise ValueError("it has no time")
+            if not isinstance(given, Boxes):
+                seen += [(when, *map(float, given[0][:2]), noise)] if camera == j else []
+                continue
+            if view is None or math.isnan(given.pan):
+                raise ValueError(f"camera {names[camera]} has no view, or its boxes have no pan")
+            box, (heading, tilt, zoom) = view.scaled(given.box, given.size), view.pose(given)
+            when -= view.latency or 0.0
+            if camera == i:
+                pan = view.sign * (heading - view.zero)
+                shown.append((when, (box[0, 0] + box[0, 2]) / 2, box[0, 3], pan, tilt, zoom))
+            elif np.isfinite(row := view.place(box, heading, tilt, zoom)[0]).all():
+                seen.append((when, *row[:2], math.sqrt((row[2] + row[4]) / 2)))
+        except (ValueError, TypeError, LookupError) as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
+    if not (shown and seen):
+        raise ValueError(f"{path} has no two times at which {names[i]} and {names[j]} detect one person each")
+    own, other = np.array(sorted(shown)), np.array(sorted(seen))
+    after = np.searchsorted(other[:, 0], own[:, 0])
+    inside = (after > 0) & (after < len(other))
+    gap = other[np.minimum(after, len(other) - 1), 0] - other[after - 1, 0]
+    own = own[inside & (gap <= APART) & (own[:, 2] < 0.99 * views[i].picture[1])]  # type: ignore[union-attr]
+    own = own[:: 1 + len(own) // MOST]
+    x, y, deviations = (np.interp(own[:, 0], other[:, 0], other[:, k]) for k in (1, 2, 3))
+    return np.column_stack((own[:, 1:], x, y)), deviations
+
+
 class _Problem:
     """Least-squares problem of some rows: its parameters, their starts and its residuals."""
 
-    def __init__(self, rows: np.ndarray, view: View, height: float | None, find_position: bool) -> None:
+    def __init__(
+        self, rows: np.ndarray, view: View, height: float | None, find_position: bool, place_errors: Any
+    ) -> None:
         self._rows, self._view, self._height = rows, view, height
         self._position = np.array(view.position or (0.0, 0.0))
+        away = np.linalg.norm(rows[:, 5:] - self._position, axis=1)
+        self._angles = np.hypot(math.radians(view.angle_error), place_errors / np.maximum(away, 1.0))  # radians
         zooms = np.unique(rows[:, 4])
         if len(zooms) > max(len(rows) // 3, 1):
             zooms = np.unique(np.quantile(zooms, (0.0, 0.5, 1.0) if len(rows) > 8 else (0.0, 1.0)))
@@ -117,6 +180,10 @@ class _Problem:
         own = {"zero": zero, "tilt_zero": np.mean(sunk - down - tilt_sign * tilt), "height": height}
         own |= {"x": self._position[0], "y": self._position[1], "roll": 0.0, "distortion": 0.0}
         return np.array([own.get(name, math.log(focal)) for name in self.names])
+
+    def deviation(self, focal: np.ndarray) -> np.ndarray:
+        """Return the standard deviations (k,) of the pixels of the rows."""
+        return np.hypot(self._view.pixel_error, self._angles * focal)
 
     def solve(self, start: np.ndarray, signs: tuple[int, int], kind: str) -> Any:
         """Return the least-squares solution from a start, by residuals of a kind."""
@@ -139,8 +206,7 @@ class _Problem:
         seen = (turned @ away[..., None])[..., 0]
         offset = np.stack((u, v), -1) - self._middle
         if kind == "pixels":
-            error = np.hypot(self._view.pixel_error, np.radians(self._view.angle_error) * focal)
-            wrong = (distorted(seen, focal, own["distortion"]) - offset) / error[:, None]
+            wrong = (distorted(seen, focal, own["distortion"]) - offset) / self.deviation(focal)[:, None]
         else:  # between the two directions, which is smooth also for places behind the camera
             shown = undistorted(offset, focal, own["distortion"])
             shown /= np.linalg.norm(shown, axis=-1, keepdims=True)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from hitmac.agents.deploy.run.cameras import REST, Cameras, limited, names_of
-from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
+from hitmac.agents.deploy.run.drivers import Onvif, Visca
 from hitmac.agents.deploy.run.pictures import load_views
 from hitmac.envs.files import parse_yaml, read_text, whole_file
 from hitmac.envs.scenario import Scenario
@@ -87,7 +87,6 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, A
 
 def _settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
     """Return the settings of every sensor in a valid file of cameras."""
-    load_cameras(path, scenario)
     load_views(path, scenario)
     given, names = parse_yaml(read_text(path)), names_of(scenario)
     return [dict(given[name] if name in given else given[i]) for i, name in enumerate(names)]

@@ -1,5 +1,7 @@
 """Calibration against simulated cameras with known truth and noise, and its command line."""
 
+import json
+
 import numpy as np
 import pytest
 import yaml
@@ -114,6 +116,63 @@ def test_the_command_writes_what_it_finds_and_keeps_the_rest(site, capsys):
     north, south = load_views(site / "cameras.yaml", HALL)
     assert (north.height, north.position) == (5.5, (0.0, 0.0))
     assert south.classes == ("person",)
+
+
+def walk(random, south, seconds=60.0):
+    """Lines of two cameras, each of which turns after one person; sometimes another is near."""
+    lines, north = [], View(**vars(TRUTH) | {"position": (0.0, 0.0)})
+    for k in range(int(2 * seconds)):
+        time = 1.7e9 + k / 2
+        place = np.array([10 + 8 * np.sin(k / 9), 4 + 7 * np.cos(k / 5)])
+        for name, view, when in (("north", north, time), ("south", south, time + 0.2)):
+            here = place if name == "north" else place + 0.4 * random.normal(size=2) * (k % 10 == 0)
+            away = here - view.position
+            heading = np.degrees(np.arctan2(*away[::-1])) + random.uniform(-15, 15)
+            tilt = view.tilt_sign * (np.degrees(np.arctan2(view.height, np.linalg.norm(away))) - view.tilt_zero)
+            u, v = view.pixels(here, heading, tilt, 1.0)[0] + 2 * random.normal(size=2)
+            boxes = [[u - 20, max(v - 90, 0.0), u + 20, v]] * (2 if k % 7 == 0 else 1)
+            if 0 < u < 1900 and 0 < v < 1070:
+                pose = {"pan": view.sign * (heading - view.zero), "tilt": tilt, "zoom": 1.0}
+                lines.append(json.dumps({"camera": name, "time": when, "boxes": boxes} | pose))
+    return "\n".join(lines) + "\n"
+
+
+def test_people_who_walk_calibrate_a_camera_by_another(site, capsys):
+    south = View(height=6, position=(3, 4), focal=((1, 1300),), tilt_zero=25, sign=1)
+    view = {"height": 6.0, "focal": [[1, 1300]], "tilt_zero": 25, "latency": 0.2}
+    cameras = {"north": {"driver": "stdout"}, "south": {"driver": "visca", "host": "a", "sign": 1, "view": view}}
+    (site / "cameras.yaml").write_text(yaml.safe_dump(cameras))
+    (site / "both.jsonl").write_text(walk(np.random.default_rng(0), south))
+    main(["calibrate", "both.jsonl", "--camera", "north", "--seen-by", "south", "--picture", "1920", "1080"])
+    assert "zero of pan" in capsys.readouterr().out
+    found = load_views(site / "cameras.yaml", HALL)[0]
+    assert found.height == pytest.approx(TRUTH.height, abs=0.2)
+    others = rows_of(View(**vars(TRUTH) | {"position": (0.0, 0.0)}), 200, np.random.default_rng(1), away=(20.0, 20.001))
+    places = found.floor(others[:, :2], 70.0 - others[:, 2], others[:, 3], 1.0)
+    assert np.median(np.linalg.norm(places - others[:, 5:], axis=1)) < 0.4
+    (site / "both.jsonl").write_text('{"camera": "south", "time": 1, "boxes": [[1, 2, 3, 4]]}\n')
+    with pytest.raises(SystemExit):
+        main(["calibrate", "both.jsonl", "--camera", "north", "--seen-by", "south", "--picture", "1920", "1080"])
+    assert "both.jsonl, line 1: camera south has no view, or its boxes have no pan" in capsys.readouterr().err
+
+
+def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site, capsys):
+    cameras = {"north": {"driver": "visca", "host": "a", "zero": 70, "view": {"height": 5, "tilt_zero": 30}},
+               "south": {"driver": "stdout"}}  # fmt: skip
+    (site / "cameras.yaml").write_text(yaml.safe_dump(cameras))
+    (site / "day.txt").write_text("1,1,900,400,40,200,1\n2,1,910,400,40,210,1\n1,2,900,0,40,20,1\n")
+    one = {"sensorId": "0", "@timestamp": "1970-01-01T00:00:02Z", "objects": ["5|900|400|940|600|person"]}
+    (site / "day.jsonl").write_text(json.dumps(one) + "\n")
+    view = load_views("cameras.yaml", HALL)[0]
+    expected = view.floor([920, 600], 70.0 - 5.0, 0.0, 1.0)[0]  # VISCA's sign is -1
+    for line, first in (("day.txt --fps 10", "0.0,1"), ("day.jsonl", "2.0,5")):
+        main(["tracks", *line.split(), "--camera", "north", "--site", "site.yaml", "--pose", "5", "0", "1"])
+        assert (site / "tracks.csv").read_text().splitlines()[1] == f"{first},{expected[0]:.3f},{expected[1]:.3f}"
+    capsys.readouterr()
+    for line, says in (("--camera south --site site.yaml", "camera south has no view"), ("--camera north", "--site")):
+        with pytest.raises(SystemExit):
+            main(["tracks", "day.jsonl", *line.split()])
+        assert says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

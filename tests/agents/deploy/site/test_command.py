@@ -111,7 +111,7 @@ def test_the_forms_are_listed(site, capsys):
         ("make plan.geojson", "plan.geojson has no feature of the kind camera; give --cameras"),
         ("make plan.geojson --to site.png", "--to is 'site.png'; its name must end in .yaml or .yml"),
         ("tracks day.txt --to day.xml", "--to is 'day.xml'; its name must end in .csv"),
-        ("tracks day.avi", "--format is ''; it must be one of mot, sumo, csv, frigate"),
+        ("tracks day.avi", "--format is ''; it must be one of mot, sumo, csv, frigate, deepstream"),
         ("tracks day.txt --format mott", "--format is 'mott' (did you mean mot?); it must be one of mot, sumo"),
         (
             "tracks day.txt --fps 25",
