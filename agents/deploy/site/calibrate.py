@@ -27,6 +27,7 @@ UNKNOWN = 0.5
 
 _HEIGHTS, _WIDTHS = (3.0, 6.0, 12.0), (0.5, 1.0, 2.5)  # of the starts: metres, focal lengths in pictures' widths
 _BETTER = 9.0  # twice the difference of two likelihoods, in logarithms, above which a sign is determined
+_LARGEST = 1e6  # number of a row
 _WRONG = 6.0  # residual, in deviations, of a row that does not fit
 _FAR, _LARGE = 1e3, 3.0  # residuals, in deviations, of a place that the pixel cannot show, and that begin to count less
 _WORDS = {
@@ -58,7 +59,7 @@ def calibrate(
     `view`; large ones count less (Cauchy's loss). Weak priors, :data:`_WORDS`, hold what the rows do not determine: a
     parameter whose deviation after the rows is over :data:`UNKNOWN` of that before, and a sign without which the rows
     are as likely, is reported as such. Each of few zooms has its own focal length; of many, the lowest, middle and
-    highest have one. Raises ValueError for fewer than four rows.
+    highest have one. Raises ValueError for fewer than four rows, and for absurd numbers.
 
     Args:
         rows: (k, 7) numbers.
@@ -69,6 +70,8 @@ def calibrate(
     """
     if len(rows) < 4:
         raise ValueError(f"got {len(rows)} rows; a calibration requires at least four")
+    for k, column in np.argwhere(~(np.abs(rows) < _LARGEST)).tolist():
+        raise ValueError(f"{COLUMNS[column]} of row {k + 1} is {rows[k, column]:g}; it must be under {_LARGEST:g}")
     problem = _Problem(rows, view, height, find_position, place_errors)
     best: dict[tuple[int, int], Any] = {}  # by the signs of pan and tilt
     for signs in ((-1, -1), (-1, 1), (1, -1), (1, 1)):

@@ -61,6 +61,8 @@ def test_what_the_rows_do_not_determine_is_said():
     assert found.view.sign == 1  # as before
     with pytest.raises(ValueError, match="got 3 rows; a calibration requires at least four"):
         calibrate(rows[:3], View())
+    with pytest.raises(ValueError, match="pan of row 2 is 1e\\+09; it must be under 1e\\+06"):
+        calibrate(np.where(np.arange(len(COLUMNS)) == 2, [[0.0], [1e9], [0.0], [0.0]], 1.0), View())
     assert {"distortion", "zero of tilt"} & {*calibrate(rows[:4], View(position=TRUTH.position)).unknown}
 
 
