@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from hitmac.envs import validation
+from hitmac.envs.deployment import is_inside
 from hitmac.envs.validation import Fraction, NotNegative, Positive, Row, over
 
 Pair = Annotated[tuple[float, float], Row(("u", "v"))]
@@ -137,12 +138,22 @@ class View:
         scale = np.divide(self.picture, size)
         return None if abs(scale[0] / scale[1] - 1.0) > 0.01 else scale
 
-    def scaled(self, boxes: np.ndarray, size: Any) -> np.ndarray:
-        """Return boxes (k, 4) of left, top, right, bottom in a picture of some size in pixels of the calibrated one.
+    def kept(self, given: Any) -> np.ndarray:
+        """Return the boxes (k, 4) of a message that count: left, top, right, bottom in the calibrated picture, pixels.
 
-        The size (1, 1) means shares of the picture; None the size `detect`. Raises ValueError for a size in another
-        proportion, and for boxes that are none or leave the picture.
+        The message has `box` (K, 4), `label` and `score` (K,), and `size`: (1, 1) means shares of the picture, None the
+        size `detect`. Raises ValueError for a size in another proportion, and for boxes that leave the picture.
         """
+        box = self._scaled(given.box, given.size)
+        good = np.array([
+            score >= self.confidence and (not self.classes or label in self.classes)
+            for score, label in zip(given.score, given.label, strict=True)
+        ], np.bool_)  # fmt: skip
+        for polygon in self.ignore:
+            good &= ~is_inside(np.array(polygon), *self.foot(box).T)
+        return box[good]
+
+    def _scaled(self, boxes: np.ndarray, size: Any) -> np.ndarray:
         given = size or self.detect or self.picture
         scale = np.array(self.picture) if tuple(given) == (1, 1) else self._scale(given)
         if scale is None:

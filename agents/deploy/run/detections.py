@@ -22,7 +22,7 @@ from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import is_among, is_whole, shortly
+from hitmac.envs.validation import is_whole, shortly
 
 LONGEST = 65536
 """Bytes of the longest line, those of a UDP datagram."""
@@ -59,13 +59,14 @@ def parse(line: bytes, names: Sequence[str], sources: Mapping[str, int] = {}) ->
             raise ValueError("it must be a mapping with camera and detections, or a message with boxes")
         found = given["camera"], given.get("time"), given["detections"]
     camera, when, detections = found
-    known = {name: i for i, name in enumerate(names)} | dict(sources)
     if camera is None:  # the topic names it
         levels = getattr(line, "topic", "").split("/")
-        camera = next((level for level in levels if level in known), "/".join(levels))
-    camera = known[camera] if is_among(camera, known) else camera
+        camera = next((level for level in levels if level in names or level in sources), "/".join(levels))
+    if isinstance(camera, str):
+        camera = names.index(camera) if camera in names else sources.get(camera, camera)
     if not is_whole(camera) or not 0 <= camera < len(names):
-        raise ValueError(f"camera is {shortly(camera)}; it must be one of {', '.join(known)}, or its index from 0")
+        known = ", ".join((*names, *sources))
+        raise ValueError(f"camera is {shortly(camera)}; it must be one of {known}, or its index from 0")
     if when is not None and (isinstance(when, bool) or not isinstance(when, int | float) or not abs(when) < 1e15):
         raise ValueError("time must be a number of seconds")
     return camera, when, detections

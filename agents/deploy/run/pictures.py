@@ -20,7 +20,6 @@ from hitmac.agents.deploy.run.boxes import Boxes
 from hitmac.agents.deploy.run.cameras import Cameras, names_of
 from hitmac.agents.deploy.run.drivers import DRIVERS, load_cameras
 from hitmac.agents.deploy.run.log import Faults
-from hitmac.envs.deployment import is_inside
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import in_short, shortly
@@ -78,11 +77,11 @@ class _Object(NamedTuple):
 class _Lag:
     """Lag of a camera's pictures behind the times of their messages, found from turns."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: float) -> None:
         self.pictures: deque[tuple[float, np.ndarray]] = deque(maxlen=PICTURES)  # stated time, bearings
         self.behind: deque[float] = deque(maxlen=PICTURES)  # arrival - stated time
         self.found: float | None = None  # beyond the shift
-        self.told, self.new = 0.0, 0
+        self.told, self.new = told, 0
 
     def shift(self, timeout: float) -> float:
         """Return the seconds, whole or half, by which all stated times are in the future, or too old; else 0."""
@@ -135,9 +134,7 @@ class Pictures:
     ) -> None:  # fmt: skip
         self._views, self._cameras, self._names, self._faults = views, cameras, names, faults
         self._top_speed, self._timeout = top_speed, timeout
-        self._lags = [_Lag() for _ in views]
-        for own, view in zip(self._lags, views, strict=True):
-            own.told = view.latency or 0.0 if view else 0.0
+        self._lags = [_Lag(view.latency or 0.0 if view else 0.0) for view in views]
         self._objects: list[dict[str, _Object]] = [{} for _ in views]
         self.sources = {view.source: i for i, view in enumerate(views) if view and view.source}
         self.by_events = [i for i, view in enumerate(views) if view and view.events]
@@ -162,7 +159,7 @@ class Pictures:
         """Compare the pictures of a camera after some new ones, and tell if its lag is another than before."""
         own, name = self._lags[i], self._names[i]
         try:
-            kept = self._kept(view, boxes)
+            kept = view.kept(boxes)
         except ValueError:  # which is reported where they are placed
             return
         known = self._answers(i, stated - shift - (own.found or 0.0))[0]
@@ -188,7 +185,7 @@ class Pictures:
         view, name = self._views[i], self._names[i]
         assert view is not None  # by lag()
         try:
-            kept = self._kept(view, boxes)
+            kept = view.kept(boxes)
         except ValueError as error:
             self._faults.report(f"the boxes of camera {name} are refused", str(error))
             return []
@@ -224,17 +221,6 @@ class Pictures:
             age = 0.0 if one.stays else max(now - one.time, 0.0)
             rows.append((one.row + np.array([0, 0, 1, 0, 1]) * (self._top_speed * age) ** 2 / 2.0).tolist())
         return rows
-
-    def _kept(self, view: View, boxes: Boxes) -> np.ndarray:
-        """Return the boxes (k, 4) that count, in pixels of the calibrated picture; raise ValueError as scaled()."""
-        box = view.scaled(boxes.box, boxes.size)
-        good = np.array([
-            score >= view.confidence and (not view.classes or label in view.classes)
-            for score, label in zip(boxes.score, boxes.label, strict=True)
-        ], np.bool_)  # fmt: skip
-        for polygon in view.ignore:
-            good &= ~is_inside(np.array(polygon), *view.foot(box).T)
-        return box[good]
 
     def _answers(self, i: int, when: float) -> np.ndarray:
         """Return heading, tilt and zoom (3,) of a camera at a time, and how fast they change; NaN where unknown."""

@@ -79,7 +79,7 @@ def calibrate(
         near = min((problem.solve(start, signs, "angles") for start in starts), key=lambda found: float(found.cost))
         best[signs] = problem.solve(near.x, signs, "pixels")
     kept = view.sign, view.tilt_sign
-    signs = min(best, key=lambda pair: best[pair].cost - 0.01 * sum(np.equal(pair, kept)))
+    signs = min(best, key=lambda pair: best[pair].cost - 0.5 * _BETTER * sum(np.equal(pair, kept)))
     found, unknown = best[signs], []
     for k, word in enumerate(("pan", "tilt")):
         other = min(own.cost for pair, own in best.items() if pair[k] != signs[k])
@@ -125,17 +125,19 @@ def walked(
         try:
             camera, when, given = parse(line, names, sources) if line.strip() else (-1, 0.0, [])
             view = views[camera]
-            if camera not in (i, j) or len(given.box if isinstance(given, Boxes) else given) != 1:
+            if camera not in (i, j):
                 continue
             if when is None:
                 raise ValueError("it has no time")
             if not isinstance(given, Boxes):
-                seen += [(when, *map(float, given[0][:2]), noise)] if camera == j else []
+                seen += [(when, *map(float, given[0][:2]), noise)] if camera == j and len(given) == 1 else []
                 continue
             if view is None or math.isnan(given.pan):
                 raise ValueError(f"camera {names[camera]} has no view, or its boxes have no pan")
-            box, (heading, tilt, zoom) = view.scaled(given.box, given.size), view.pose(given)
+            box, (heading, tilt, zoom) = view.kept(given), view.pose(given)
             when -= view.latency or 0.0
+            if len(box) != 1:
+                continue
             if camera == i:
                 pan = view.sign * (heading - view.zero)
                 shown.append((when, (box[0, 0] + box[0, 2]) / 2, box[0, 3], pan, tilt, zoom))

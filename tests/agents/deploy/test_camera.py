@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents.deploy.camera import View
+from hitmac.agents.deploy.run.boxes import Boxes
 
 PLAIN = View(picture=(1000, 800), height=5, focal=((1, 1000), (2, 2000)))
 LENS = View(picture=(1000, 800), height=4, position=(3, -2), focal=((1, 1000),), distortion=-0.1, roll=4, tilt_zero=30)
@@ -56,14 +57,18 @@ def test_a_box_that_the_picture_cuts_is_less_certain_and_one_at_the_horizon_has_
 
 def test_boxes_of_another_size_are_scaled_or_refused():
     box = np.array([[100.0, 100, 200, 300]])
-    np.testing.assert_allclose(PLAIN.scaled(box, None), box)
-    np.testing.assert_allclose(PLAIN.scaled(box / 2, (500, 400)), box)
-    np.testing.assert_allclose(PLAIN.scaled(box / [1000, 800, 1000, 800], (1, 1)), box)
+
+    def kept(box, size):
+        return PLAIN.kept(Boxes(box, [""], [1.0], size))
+
+    np.testing.assert_allclose(kept(box, None), box)
+    np.testing.assert_allclose(kept(box / 2, (500, 400)), box)
+    np.testing.assert_allclose(kept(box / [1000, 800, 1000, 800], (1, 1)), box)
     with pytest.raises(ValueError, match="its picture is 640 x 480; it must be in proportion to 1000 x 800"):
-        PLAIN.scaled(box, (640, 480))
+        kept(box, (640, 480))
     for wrong in (box * 10, box[:, ::-1], np.full((1, 4), np.nan)):
         with pytest.raises(ValueError, match="boxes that leave the picture of 1000 x 800"):
-            PLAIN.scaled(wrong, None)
+            kept(wrong, None)
 
 
 @pytest.mark.parametrize(
