@@ -32,10 +32,11 @@ def axes(heading: Any, tilt: Any, roll: Any) -> np.ndarray:
         roll: (k,) degrees clockwise about the line of sight, as seen from behind the camera.
     """
     h, t, r = np.broadcast_arrays(*np.atleast_1d(*(np.radians(angle) for angle in (heading, tilt, roll))))
-    zero, side = np.zeros_like(h), np.cos(t)
-    ahead = np.stack((side * np.cos(h), side * np.sin(h), -np.sin(t)), -1)
-    right = np.stack((np.sin(h), -np.cos(h), zero), -1)
-    down, cos, sin = np.cross(ahead, right), np.cos(r)[:, None], np.sin(r)[:, None]
+    (east, north, level), (sunk, cos, sin) = (np.cos(h), np.sin(h), np.cos(t)), (np.sin(t), np.cos(r), np.sin(r))
+    ahead = np.stack((level * east, level * north, -sunk), -1)
+    right = np.stack((north, -east, np.zeros_like(h)), -1)
+    down = np.stack((-sunk * east, -sunk * north, -level), -1)
+    cos, sin = cos[:, None], sin[:, None]
     return np.stack((cos * right + sin * down, cos * down - sin * right, ahead), -2)
 
 
@@ -190,7 +191,10 @@ class View:
 
         The `heading` (k,) is in the site's frame, `tilt` and `zoom` (k,) are the device's, all or single numbers.
         """
-        ray = self._rays(pixels, heading, tilt, zoom)
+        return self._hits(self._rays(pixels, heading, tilt, zoom), above)
+
+    def _hits(self, ray: np.ndarray, above: float) -> np.ndarray:
+        """Return the places (k, 2) where rays (k, 3) from the camera meet the floor, or a plane `above` it."""
         down = -ray[:, 2:]
         away = (self.height - above) / np.where(down * (self.height - above) > 0.0, down, np.nan)
         return np.array(self.position or (0.0, 0.0)) + away * ray[:, :2]
@@ -233,16 +237,13 @@ class View:
         errors[:, :2] = np.where(cut, np.maximum(size / 2, self.pixel_error), self.pixel_error)
         errors[:, 2:] = np.hypot(self.angle_error, moved)
         given = np.column_stack((at, np.broadcast_to((heading, tilt), at.shape)))  # (k, 4) u, v, heading, tilt
-        columns = []
-        for step in np.diag(_STEPS):
-            high, low = (
-                self.floor(own[:, :2], own[:, 2], own[:, 3], zoom, self.above) for own in (given + step, given - step)
-            )
-            columns.append((high - low) / (2.0 * step.max()))
-        slope = np.stack(columns, -1) * errors[:, None]  # (k, 2, 4)
+        steps = np.concatenate((np.zeros((1, 4)), np.diag(_STEPS), -np.diag(_STEPS)))[:, None]  # (9, 1, 4)
+        u, v, headings, tilts = (given + steps).reshape(-1, 4).T
+        rays = self._rays(np.stack((u, v), -1), headings, tilts, zoom)
+        place, high, low = np.split(self._hits(rays, self.above).reshape(9, -1, 2), (1, 5))
+        slope = np.moveaxis((high - low) / (2.0 * _STEPS[:, None, None]), 0, -1) * errors[:, None]  # (k, 2, 4)
         covariance = slope @ slope.swapaxes(-1, -2)
-        rows = np.column_stack((self.floor(at, heading, tilt, zoom, self.above), covariance[:, (0, 0, 1), (0, 1, 1)]))
-        ray = self._rays(at, heading, tilt, zoom)
+        rows, ray = np.column_stack((place[0], covariance[:, (0, 0, 1), (0, 1, 1)])), rays[: len(at)]
         below = np.arctan2(-np.sign(self.height - self.above) * ray[:, 2], np.hypot(ray[:, 0], ray[:, 1]))
         least = _HORIZON * np.hypot(self.pixel_error / self.focal_at(zoom), np.radians(errors[:, 3]))
         return np.where((below > least)[:, None], rows, np.nan)
