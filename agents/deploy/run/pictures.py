@@ -87,7 +87,7 @@ class _Lag:
     def shift(self, timeout: float) -> float:
         """Return the seconds, whole or half, by which all stated times are in the future, or too old; else 0."""
         least = min(self.behind)
-        return 0.0 if -TOLD <= least <= timeout else math.ceil(-2.0 * least) / 2.0
+        return 0.0 if -0.1 * timeout <= least <= timeout else math.ceil(-2.0 * least) / 2.0
 
     def search(self, past: np.ndarray, shift: float) -> float | None:
         """Return the lag beyond a `shift`, from the answers (k, 4) of the camera; None if no turn shows it."""

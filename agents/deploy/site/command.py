@@ -188,8 +188,9 @@ def convert_recording(options: Convert) -> None:
     if pictured and not ((options.fps > 0 or kind == "deepstream") and (options.homography or options.camera)):
         words = "--homography, from the picture to the floor, or --camera, which has a view"
         raise ValueError(f"--format {kind} requires --fps, over 0, and {words}")
-    if options.camera and not (pictured and options.site):
-        raise ValueError("--camera requires --site, and boxes in pictures: --format mot, frigate or deepstream")
+    if options.camera and (options.homography or not (pictured and options.site)):
+        words = "--site, and boxes in pictures: --format mot, frigate or deepstream"
+        raise ValueError(f"--camera stands in place of --homography, and requires {words}")
     if kind == "frigate" and not options.camera and min(options.picture) < 1:
         raise ValueError("--format frigate requires --picture, the size of the homography's picture, width and height")
     frame, matrix = Frame(options.origin, options.geographic), np.eye(3)

@@ -171,7 +171,11 @@ def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site
         main(["tracks", *line.split(), "--camera", "north", "--site", "site.yaml", "--pose", "5", "0", "1"])
         assert (site / "tracks.csv").read_text().splitlines()[1] == f"{first},{expected[0]:.3f},{expected[1]:.3f}"
     capsys.readouterr()
-    for line, says in (("--camera south --site site.yaml", "camera south has no view"), ("--camera north", "--site")):
+    for line, says in (
+        ("--camera south --site site.yaml", "camera south has no view"),
+        ("--camera north", "--site"),
+        ("--camera north --site site.yaml --homography h.json", "in place of --homography"),
+    ):
         with pytest.raises(SystemExit):
             main(["tracks", "day.jsonl", *line.split()])
         assert says in capsys.readouterr().err
