@@ -189,6 +189,23 @@ def test_boxes_reach_the_tracker_with_their_covariances():
     assert found[2] < row[2] + (0.3 * SITE.top_speed) ** 2
 
 
+def test_the_loop_places_boxes_with_the_heading_before_the_latency():
+    class Swinging(Seen):
+        def past(self, i):
+            times = np.arange(-5.0, 50.0, 0.1)
+            return np.column_stack((times, 30.0 * np.sin(times), *np.full((2, len(times)), math.nan)))
+
+    events = [(0.2 * k + 0.05, line("west", 0.2 * k).encode()) for k in range(20)]
+    views = [View(**vars(HERE) | {"latency": 0.3}), None]
+    frames = played(made(events, fleet=Swinging(), views=views)[0], 12)
+    shown = [frame["detections"][0][1:] for frame in frames[2:]]
+    headings = [30.0 * np.sin(0.2 * k - 0.3) for k in range(20)]
+    expected = HERE.floor(np.tile([620, 500], (20, 1)), headings, 0.0, 1.0)
+    away = np.linalg.norm(np.array(shown)[:, None] - expected, axis=-1)
+    assert away.min(1).max() < 0.5  # of 200 units; 0.2 s are 20
+    assert len({*away.argmin(1).tolist()}) > 8
+
+
 def test_boxes_without_a_view_and_events_unannounced_are_said():
     event = {"type": "new", "after": {"camera": "west", "id": "1", "frame_time": UNIX, "box": [1, 2, 3, 4], "score": 1,
                                       "label": "car"}}  # fmt: skip
