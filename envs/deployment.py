@@ -471,7 +471,7 @@ class _Pairs:
         own, factors = self.site.get("target_values", ()), self.site.get("zone_values", ())
         value = np.ones(np.broadcast_shapes(self.to_x.shape, (self.m,)))
         for zone, factor in zip(self.site.get("zones", ()), factors, strict=True):
-            inside = _is_inside(_array("the site's zones", zone, None, 2), self.to_x, self.to_y)
+            inside = is_inside(_array("the site's zones", zone, None, 2), self.to_x, self.to_y)
             value = np.where(inside, factor, value)
         value = value * (_array("the site's target_values", own, self.m) if len(own) else 1.0)
         return value * self.site.per_value
@@ -539,7 +539,7 @@ def _lowest(values: np.ndarray, most: int) -> np.ndarray:
     return np.where(chosen < number, chosen, -1).astype(np.int32)
 
 
-def _is_inside(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def is_inside(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return True for points in a polygon of corners (c, 2) or on its border."""
     inside, border = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.bool_)
     for (x1, y1), (x2, y2) in zip(np.roll(corners, 1, 0), corners, strict=True):

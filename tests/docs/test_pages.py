@@ -19,6 +19,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import gymnasium
+import numpy as np
 import pytest
 import tyro
 
@@ -28,6 +29,8 @@ from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
 from hitmac.agents import load_policy
 from hitmac.agents.command_line import parse
+from hitmac.agents.deploy.run.detections import parse as parse_line
+from hitmac.agents.deploy.run.pictures import load_views
 from hitmac.agents.deploy.site import command as site
 from hitmac.agents.evaluate import benchmark
 from hitmac.agents.evaluate.logs import read_log
@@ -326,6 +329,29 @@ def test_cameras_turn_as_the_page_says(run):
     start = read_log("rehearsal.jsonl").time[0]
     Path("truth.csv").write_text(f"time,id,x,y\n{start},a,0,0\n{start + 10},a,1,1\n")
     assert "\ngospa" in run("command", evaluate)
+
+
+def test_a_camera_is_calibrated_as_the_page_says(run):
+    """The commands of the page in a row, with the rows of the example; the line has a place by the view found."""
+    Path("examples").symlink_to(ROOT / "examples")
+    page = PAGES["docs/pixels.md"]
+    make, calibrate, _, _, tracks = indented(page)
+    run("command", make)
+    names = load_scenario("site.yaml").sensor_names
+    Path("cameras.yaml").write_text("".join(f"{name}: {{driver: visca, host: a}}\n" for name in names))
+    printed = run("command", calibrate)
+    assert re.search(r"height +4\.2", printed)
+    assert "do not determine" not in printed.replace("do not determine the distortion", "")
+    assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1] in Path("examples/site/shop-east.csv").read_text()
+    line = re.search(r"```json\n(.*?)\n```", page)[1].encode()
+    camera, _, boxes = parse_line(line, names)
+    view = load_views("cameras.yaml", load_scenario("site.yaml"))[camera]
+    assert np.isfinite(view.place(boxes.box, 0.0, -15.0, 1.0)).all()
+    Path("boxes.txt").write_text("1,1,900,300,60,220,1\n2,1,904,300,60,220,1\n")
+    assert "2 positions of 1 targets" in run("command", tracks)
+    table = page.split("## Settings")[1]
+    listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
+    assert listed <= {field.name for field in dataclasses.fields(view)}
 
 
 @pytest.mark.slow

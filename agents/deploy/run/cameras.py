@@ -3,6 +3,7 @@
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -22,6 +23,7 @@ REPEAT = 0.5  # time after which the rate of a turning camera is sent again
 SLOWEST = 0.1  # rate below which a camera is stopped, degrees per second
 REST = 1.5  # time after a stop from which on an answer is that of a camera at rest
 SLACK = 3.0  # largest difference of two answers of a camera at rest, degrees
+PAST = 400  # number of answers that are kept
 BRAKING = 90.0  # deceleration of a camera whose driver says none, degrees per second squared
 
 
@@ -29,7 +31,8 @@ class Camera(Protocol):
     """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all."""
 
     highest_rate: float
-    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared."""
+    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared, and `tilt`
+    and `zoom`, those of the device at its last answer."""
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
@@ -76,6 +79,16 @@ class Cameras:
         """Present headings (n,), degrees, extrapolated from the last answers; NaN where they are too old."""
         now = time.monotonic()
         return np.array([one.known.at(now) for one in self._all])
+
+    def past(self, i: int) -> np.ndarray:
+        """Return the last answers (k, 4) of a camera, and what follows from them for now.
+
+        The columns are the time, the heading, and the device's tilt and zoom, NaN where they are unknown.
+        """
+        now, rows = time.monotonic(), [*self._all[i].past]
+        heading = self._all[i].known.at(now)
+        rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
+        return np.array(rows, np.float64).reshape(-1, 4)
 
     def order(self, rates: Iterable[float]) -> None:
         """Order rates (n,), degrees per second, NaN: none; return at once."""
@@ -156,6 +169,7 @@ class _Supervisor:
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong = clock() + STARTING, False
         self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+        self.past: deque[tuple[float, ...]] = deque(maxlen=PAST)
         self._reckoned, self._braking = _Reckoned(), getattr(camera, "braking", BRAKING)
 
     def order(self, rate: float) -> None:
@@ -239,6 +253,7 @@ class _Supervisor:
                 self._tell(f"camera {self.name} does not turn as ordered: {places}; its limits count for both")
             heading = self._reckoned.at(then)
         self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
+        self.past.append((then, heading, *(getattr(self._camera, name, math.nan) for name in ("tilt", "zoom"))))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

@@ -22,6 +22,7 @@ from hitmac.agents.deploy.run.drivers import load_cameras
 from hitmac.agents.deploy.run.live import Live
 from hitmac.agents.deploy.run.log import Faults, Log
 from hitmac.agents.deploy.run.loop import Loop
+from hitmac.agents.deploy.run.pictures import load_views
 from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.learned.beliefs import BeliefPolicyState
 from hitmac.agents.names import named_agent
@@ -96,7 +97,7 @@ def run(options: Options) -> None:
         if live:
             live.paused = options.paused
             stack.callback(live.close)
-        drivers = load_cameras(options.cameras, scenario)
+        drivers, views = load_cameras(options.cameras, scenario), load_views(options.cameras, scenario)
         stack.callback(lambda: say(*faults.messages()))
         source = None  # what can fail at once comes before what takes minutes
         if options.detections != SIMULATED:
@@ -109,7 +110,7 @@ def run(options: Options) -> None:
                 say(f"camera {name} does not answer yet: {shortly(error, str)}")
         cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
         stack.callback(cameras.close)
-        loop = Loop(agent, scenario, cameras, inbox, faults, hands=live)
+        loop = Loop(agent, scenario, cameras, inbox, faults, hands=live, views=views)
         say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
         say("preparing the agent, the first time for minutes")
         loop.warm_up()

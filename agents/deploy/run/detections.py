@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from hitmac.agents.deploy.run.boxes import read_boxes
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import is_among, is_whole, shortly
+from hitmac.envs.validation import is_whole, shortly
 
 LONGEST = 65536
 """Bytes of the longest line, those of a UDP datagram."""
@@ -33,25 +34,42 @@ _POLL = 0.003  # seconds between looks at a file
 _WAIT = 0.2  # seconds until a thread notices that it shall end
 
 
-def parse(line: bytes, names: Sequence[str]) -> tuple[int, float | None, Any]:
-    """Parse ``{"camera": "north", "time": 1700000000.25, "detections": [[x, y], ...]}``.
+class Line(bytes):
+    """Line of a source that names its `topic`."""
 
-    The camera is one of the `names` or its index; ``time``, in Unix seconds, may be left out. Returns the index, the
-    time or None, and the detections, which are not checked. Raises ValueError, without the content.
+    topic = ""
+
+
+def parse(line: bytes, names: Sequence[str], sources: Mapping[str, int] = {}) -> tuple[int, float | None, Any]:
+    """Parse ``{"camera": "north", "time": 1700000000.25, "detections": [[x, y], ...]}``, or a message with boxes.
+
+    The camera is one of the `names` or its index, or a key of `sources`, names that detectors use; ``time``, in Unix
+    seconds, may be left out. Returns the index, the time or None, and the detections, which are not checked, or the
+    :class:`~hitmac.agents.deploy.run.boxes.Boxes`. Raises ValueError, without the content.
     """
-    try:
-        given = json.loads(line)
-    except (ValueError, RecursionError):
-        raise ValueError("it is not JSON") from None
-    if not isinstance(given, dict) or not {"camera", "detections"} <= given.keys():
-        raise ValueError("it must be a mapping with camera and detections")
-    camera, when = given["camera"], given.get("time")
-    camera = names.index(camera) if is_among(camera, names) else camera
+    given: Any = line
+    if line.lstrip()[:1] != b"<":
+        try:
+            given = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError("it is not JSON") from None
+    boxes = isinstance(given, bytes) or (isinstance(given, dict) and "detections" not in given)
+    if (found := read_boxes(given) if boxes else None) is None:
+        if not isinstance(given, dict) or not {"camera", "detections"} <= given.keys():
+            raise ValueError("it must be a mapping with camera and detections, or a message with boxes")
+        found = given["camera"], given.get("time"), given["detections"]
+    camera, when, detections = found
+    if camera is None:  # the topic names it
+        levels = getattr(line, "topic", "").split("/")
+        camera = next((level for level in levels if level in names or level in sources), "/".join(levels))
+    if isinstance(camera, str):
+        camera = names.index(camera) if camera in names else sources.get(camera, camera)
     if not is_whole(camera) or not 0 <= camera < len(names):
-        raise ValueError(f"camera is {shortly(camera)}; it must be one of {', '.join(names)}, or its index from 0")
+        known = ", ".join((*names, *sources))
+        raise ValueError(f"camera is {shortly(camera)}; it must be one of {known}, or its index from 0")
     if when is not None and (isinstance(when, bool) or not isinstance(when, int | float) or not abs(when) < 1e15):
         raise ValueError("time must be a number of seconds")
-    return camera, when, given["detections"]
+    return camera, when, detections
 
 
 class Inbox:
@@ -148,6 +166,11 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
             rest = b""
 
 
+def _messages(payload: bytes) -> Iterator[bytes]:
+    """Yield the lines of a payload; XML is one message."""
+    return iter([payload]) if payload.lstrip()[:1] == b"<" else _lines([payload, b"\n"])
+
+
 def _growing(path: Path, faults: Faults) -> Callable[[threading.Event], Iterator[bytes]]:
     """Return a reader of what is added to a file from now on; one that is replaced or made shorter is read whole."""
     start = (path.stat().st_ino, path.stat().st_size) if path.exists() else (0, 0)
@@ -187,7 +210,7 @@ def _datagrams(host: str, port: int) -> Callable[[threading.Event], Iterator[byt
         with bound:
             while not end.is_set():
                 try:
-                    yield from _lines([bound.recv(LONGEST), b"\n"])
+                    yield from _messages(bound.recv(LONGEST))
                 except TimeoutError:
                     continue
 
@@ -214,7 +237,8 @@ def _published(
         client.subscribe(topic)
 
     def received(client: Any, data: Any, message: Any) -> None:
-        for line in _lines([message.payload[:LONGEST], b"\n"]):
+        for line in map(Line, _messages(message.payload[:LONGEST])):
+            line.topic = message.topic
             inbox.put(line)
 
     client.on_connect, client.on_message = connected, received

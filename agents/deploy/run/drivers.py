@@ -355,7 +355,7 @@ def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
 def _driver(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
     """Return the driver of sensor i with these settings."""
     settings = dict(settings) if isinstance(settings, dict) else {}
-    driver = settings.pop("driver", None)
+    driver, _ = settings.pop("driver", None), settings.pop("view", None)  # see load_views
     if not validation.is_among(driver, DRIVERS):
         raise ValueError(f"driver is {shortly(driver)}; it must be one of {', '.join(DRIVERS)}")
     known = [field.name for field in dataclasses.fields(DRIVERS[driver])]

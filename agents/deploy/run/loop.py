@@ -3,15 +3,18 @@
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from hitmac.agents.deploy.camera import View
+from hitmac.agents.deploy.run.boxes import Boxes
 from hitmac.agents.deploy.run.cameras import Cameras, names_of
 from hitmac.agents.deploy.run.detections import Inbox, parse
 from hitmac.agents.deploy.run.live import Live
 from hitmac.agents.deploy.run.log import Faults, rounded
+from hitmac.agents.deploy.run.pictures import Pictures
 from hitmac.agents.policy import one_thread_each, pair_of, rates_of, started
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking import DetectionFeed
@@ -35,13 +38,14 @@ class Loop:
     the scans are only compared with the new one.
 
     Camera i is sensor i of the `scenario`, whose sensors are fixed and whose targets have no identities.
-    Users of the page `hands` pause the agent and turn cameras by hand. `monotonic` is also the clock of the `inbox`,
+    Users of the page `hands` pause the agent and turn cameras by hand. The boxes that a camera sends have places by its
+    view, one of `views`. `monotonic` is also the clock of the `inbox`,
     `wall` that of the detections.
     """
 
     def __init__(
         self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, *,
-        hands: Live | None = None, monotonic: Callable[[], float] = time.monotonic,
+        hands: Live | None = None, views: Sequence[View | None] = (), monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
@@ -54,6 +58,9 @@ class Loop:
             "reach": scenario.of_each_sensor("sensing_range").tolist(),
         }
         self._feed = DetectionFeed(scenario)
+        speed, timeout = scenario.top_speed, self._feed.timeout
+        self._pictures = Pictures(views or [None] * n, cameras, self.names, faults, speed, timeout)
+        self._events: list[tuple[int, float, Boxes]] = []  # camera, time and object of each since the last step
         self._state = started(agent.policy, [0])
         delay = scenario.command_delay  # time steps
         self._sent_rates = deque(np.zeros((delay + 1, n)), maxlen=delay + 1)  # oldest first
@@ -128,6 +135,7 @@ class Loop:
                 self._take(arrived, line)
                 ready = arrived
             heard = self._monotonic() - self._heard <= self._feed.timeout
+            heard[self._pictures.by_events] = False  # nobody waits for them
             complete = bool(heard.any()) and all(i in self._scans for i in np.flatnonzero(heard).tolist())
             if complete and not self._in_time:
                 self._due = self._monotonic()
@@ -135,6 +143,7 @@ class Loop:
         if self.inbox.dropped:
             self.inbox.dropped = 0
             self.faults.report("detections come faster than they can be read", "the oldest are dropped")
+        self._sent[self._pictures.by_events] = self._monotonic()
         for camera in np.flatnonzero(self._monotonic() - self._sent > self._feed.timeout).tolist():
             self.faults.report(f"camera {self.names[camera]} sends no detections")
         return max(ready, until) if complete else until
@@ -146,25 +155,42 @@ class Loop:
             self.faults.tell(f"the computer's clock was set by {offset - self._offset:+.1f} s")
             self._offset = offset
         try:
-            camera, when, detections = parse(line, self.names)
+            camera, when, detections = parse(line, self.names, self._pictures.sources)
         except ValueError as error:
             self.faults.report("lines of detections are invalid", str(error))
             return
         self._sent[camera] = arrived
         age = 0.0 if when is None else arrived + self._offset - when
+        if isinstance(detections, Boxes):
+            if (lag := self._pictures.lag(camera, arrived - age, arrived, detections)) is None:
+                return
+            age += lag
+            if bool(detections.event) != (camera in self._pictures.by_events):
+                words = "its view must have events: true" if detections.event else "its view has events: true"
+                kind = "events" if detections.event else "whole pictures"
+                self.faults.report(f"camera {self.names[camera]} sends {kind}", words)
+                return
         if not -0.5 * self.scenario.time_step <= age <= self._feed.timeout:
             kind = "from the future" if age < 0.0 else "too old"
             self.faults.report(f"camera {self.names[camera]} sends detections that are {kind}", f"by {abs(age):.1f} s")
             return
         self._heard[camera] = arrived
-        if camera not in self._scans or arrived - age > self._scans[camera][0]:
+        if isinstance(detections, Boxes) and detections.event:
+            self._events.append((camera, arrived - age, detections))
+        elif camera not in self._scans or arrived - age > self._scans[camera][0]:
             self._scans[camera] = arrived - age, detections
 
     def _feed_scans(self) -> list[list[float]]:
         """Add the scans of the step to the feed; return their detections, each [camera, x, y]."""
-        added = []
+        added, now = [], self._monotonic()
+        for camera, when, boxes in self._events:
+            self._pictures.change(camera, when, boxes)
+        self._events.clear()
+        self._scans |= {camera: (now, self._pictures.present(camera, now)) for camera in self._pictures.by_events}
         for camera, (when, detections) in sorted(self._scans.items()):
             dropped: list[str] = []
+            if isinstance(detections, Boxes):
+                detections = self._pictures.place(camera, when, detections)
             try:
                 with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused
                     places = self._feed.add(camera, when, detections, dropped=dropped)

@@ -1,26 +1,32 @@
-"""Command line ``hitmac site``: make a site from a plan, convert recordings, fit homographies, check all of them."""
+"""Command line ``hitmac site``: make a site from a plan, convert recordings, calibrate cameras, check all of them."""
 
+import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hitmac.agents.command_line import Forms, run_form
+from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
+from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.agents.deploy.site.calibrate import COLUMNS, calibrate, walked
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
-from hitmac.agents.deploy.site.plan import Frame, read_plan
+from hitmac.agents.deploy.site.plan import Frame, number, read_columns, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
 from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
-from hitmac.envs.files import check_output, dump_yaml, write_text
+from hitmac.envs import validation
+from hitmac.envs.files import check_output, dump_yaml, parse_yaml, read_text, write_text
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
-from hitmac.envs.validation import did_you_mean
+from hitmac.envs.validation import NotNegative, convert, did_you_mean
 
 PROGRAM = "hitmac site"
 WAYS = {"left": -1, "right": 1}
@@ -52,9 +58,16 @@ class Convert:
     """Convert a recording to the tracks of a site."""
 
     recording: Path = Path("recording.txt")
-    """MOTChallenge text, SUMO's FCD (.xml, .xml.gz), CSV, or JSON of Frigate's events. Stands first."""
+    """MOTChallenge text, SUMO's FCD (.xml, .xml.gz), CSV, JSON of Frigate's events, or lines of DeepStream (.jsonl).
+    Stands first."""
     format: str = ""
-    """Format: mot, sumo, csv or frigate; empty: by the ending, with .txt as mot."""
+    """Format: mot, sumo, csv, frigate or deepstream; empty: by the ending, with .txt as mot."""
+    camera: str = ""
+    """Camera of the site whose view, in --cameras, leads from its pictures to the floor, in place of a homography."""
+    cameras: Path = Path("cameras.yaml")
+    """File of the cameras, as of hitmac run."""
+    pose: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """Pan, tilt and zoom of this camera, which stands still."""
     homography: Path | None = None
     """From the picture to the floor: CSV of pairs of points, u, v, x, y, or a file of a 3 x 3 matrix."""
     origin: tuple[float, float] = (0.0, 0.0)
@@ -119,6 +132,33 @@ class Zero:
     """Turn without asking."""
 
 
+@dataclass(frozen=True)
+class Calibrate:
+    """Find height, angles and focal lengths of a camera, and write them into the file of the cameras."""
+
+    rows: Path = Path("camera.csv")
+    """CSV file with a row for each of four or more points on the floor: pixel u, v, pan, tilt and zoom of the device,
+    and place x, y as in the plan. With --seen-by a file of lines of detections. Stands first."""
+    camera: str = ""
+    """Name of the camera. Empty: the name of the file of rows."""
+    seen_by: str = ""
+    """Name of a calibrated camera, whose lines show where the people are that this camera sees at the same time."""
+    site: str = "site.yaml"
+    """YAML file of the site."""
+    cameras: Path = Path("cameras.yaml")
+    """File of the cameras, as of hitmac run."""
+    picture: tuple[int, int] = (0, 0)
+    """Width and height of the picture, pixels. Left out: that of the camera's present view."""
+    height: NotNegative = 0.0
+    """Height of the camera above the floor, metres; 0: it is found."""
+    find_position: bool = False
+    """The camera's place in the site is only approximate, and is found."""
+    origin: tuple[float, float] = (0.0, 0.0)
+    """Origin of the site, as hitmac site make prints it."""
+    geographic: bool = False
+    """Places are longitude and latitude."""
+
+
 def make_site(options: Make) -> None:
     """Write a site; then check it."""
     check_output("--to", options.to, ".yaml", ".yml")
@@ -137,15 +177,20 @@ def make_site(options: Make) -> None:
     _report(scenario, options.to.with_suffix(".png"), odd)
 
 
-def convert(options: Convert) -> None:
+def convert_recording(options: Convert) -> None:
     """Write the recording of another program as one of the site."""
     check_output("--to", options.to, ".csv")
     kind = options.format or ENDINGS.get(options.recording.suffix.lower(), "")
     if kind not in READERS:
         raise ValueError(f"--format is {kind!r}{did_you_mean(kind, READERS)}; it must be one of {', '.join(READERS)}")
-    if kind in ("mot", "frigate") and not (options.fps > 0 and options.homography):
-        raise ValueError(f"--format {kind} requires --fps, over 0, and --homography, from the picture to the floor")
-    if kind == "frigate" and min(options.picture) < 1:
+    pictured = kind in ("mot", "frigate", "deepstream")
+    if pictured and not ((options.fps > 0 or kind == "deepstream") and (options.homography or options.camera)):
+        words = "--homography, from the picture to the floor, or --camera, which has a view"
+        raise ValueError(f"--format {kind} requires --fps, over 0, and {words}")
+    if options.camera and (options.homography or not (pictured and options.site)):
+        words = "--site, and boxes in pictures: --format mot, frigate or deepstream"
+        raise ValueError(f"--camera stands in place of --homography, and requires {words}")
+    if kind == "frigate" and not options.camera and min(options.picture) < 1:
         raise ValueError("--format frigate requires --picture, the size of the homography's picture, width and height")
     frame, matrix = Frame(options.origin, options.geographic), np.eye(3)
     if options.homography and options.homography.suffix == ".csv":
@@ -160,13 +205,24 @@ def convert(options: Convert) -> None:
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
+    place = _seen(options, kind) if options.camera else None
     count, ids, left_out = write_recorded(
-        options.to, rows, lambda points: frame.place(apply(matrix, np.multiply(points, pixels))), area
+        options.to, rows, place or (lambda points: frame.place(apply(matrix, np.multiply(points, pixels)))), area
     )
     print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
 
 
-def calibrate(options: Homography) -> None:
+def _seen(options: Convert, kind: str) -> Callable[[Any], np.ndarray]:
+    """Return the function from points (k, 2) in pictures of the camera to places (k, 2), NaN over the horizon."""
+    scenario, _ = running(load_scenario(options.site))
+    if (view := load_views(options.cameras, scenario)[_index(options.camera, scenario)]) is None:
+        raise ValueError(f"{options.cameras}: camera {options.camera} has no view; hitmac site calibrate finds one")
+    (pan, tilt, zoom), size = options.pose, (1, 1) if kind == "frigate" else view.detect or view.picture
+    scale = np.divide(view.picture, size)
+    return lambda points: view.floor(np.multiply(points, scale), view.zero + view.sign * pan, tilt, zoom)
+
+
+def fit_homography(options: Homography) -> None:
     """Write the homography of pairs of points, and print its residuals."""
     check_output("--to", options.to, ".json")
     matrix, residuals = fit_file(options.points, Frame(options.origin, options.geographic))
@@ -181,20 +237,71 @@ def check_site(options: Check) -> None:
     _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
 
 
+def calibrate_camera(options: Calibrate) -> None:
+    """Write the view of a camera, and print how it fits the rows."""
+    height = convert("--height", NotNegative, options.height)
+    scenario, _ = running(load_scenario(options.site))
+    i = _index(options.camera or options.rows.stem, scenario)
+    drivers, views = load_cameras(options.cameras, scenario), load_views(options.cameras, scenario)
+    if (view := views[i]) is None:
+        if min(options.picture) < 1:
+            raise ValueError("--picture must be the size of the picture, width and height, for a camera without a view")
+        view = View(position=scenario.sensor_positions[i], sign=getattr(drivers[i], "sign", 1.0))
+    view = dataclasses.replace(view, picture=options.picture) if min(options.picture) > 0 else view
+    errors: Any = 0.0
+    if options.seen_by:
+        views[i] = view
+        rows, errors = walked(options.rows, scenario, views, i, _index(options.seen_by, scenario))
+    else:
+        rows = _rows(options, view)
+    known: dict[str, Any] = {"height": height or None, "find_position": options.find_position}
+    view, report, unknown = calibrate(rows, view, place_errors=errors, **known)
+    print("\n".join(report + [f"the rows do not determine the {one}" for one in unknown]))
+    before = parse_yaml(read_text(options.cameras))
+    name = names_of(scenario)[i]
+    own = (before[name] if name in before else before[i]).get("view") or {}
+    keys = ["picture", "height", "focal", "distortion", "roll", "tilt_zero", "tilt_sign", "tilt", "zoom"]
+    keys += ["position"] * options.find_position
+    own |= {key: validation.plain(getattr(view, key)) for key in keys}
+    settings: dict[str, Any] = {"zero": view.zero, "sign": view.sign}
+    if not isinstance(drivers[i], Onvif | Visca):
+        print(f"its driver has no zero: its program must turn to the heading {view.zero:g} + {view.sign:g} * pan")
+        settings = {}
+    write_settings(options.cameras, scenario, i, settings | {"view": own})
+    print(f"{options.cameras}: {name} has the view found" + ", and its zero and sign" * bool(settings))
+
+
+def _rows(options: Calibrate, view: View) -> np.ndarray:
+    """Return the rows (k, 7) of a file, whose places are in the plan."""
+    found = []
+    for where, row in read_columns(options.rows, COLUMNS):
+        found.append([number(where, name, row[name]) for name in COLUMNS])
+        if not all(0.0 <= pixel <= most for pixel, most in zip(found[-1], view.picture, strict=False)):
+            raise ValueError(f"{where}: the pixel is {found[-1][:2]}; the picture is {validation.plain(view.picture)}")
+    rows = np.array(found).reshape(-1, len(COLUMNS))
+    rows[:, 5:] = Frame(options.origin, options.geographic).place(rows[:, 5:])
+    return rows
+
+
+def _index(camera: str, scenario: Scenario) -> int:
+    """Return the index of a camera by its name."""
+    names = names_of(scenario)
+    if camera not in names:
+        raise ValueError(f"unknown camera {camera!r}{did_you_mean(camera, names)}: known are {', '.join(names)}")
+    return names.index(camera)
+
+
 def find_zero(options: Zero) -> None:
     """Turn a camera, and write its zero and its sign."""
     scenario, _ = running(load_scenario(options.site))
     names, place, moved = names_of(scenario), options.towards, options.moved
-    if options.camera not in names:
-        hint = did_you_mean(options.camera, names)
-        raise ValueError(f"unknown camera {options.camera!r}{hint}: known are {', '.join(names)}")
+    i = _index(options.camera, scenario)
     if not (len(place) in (1, 2) and np.isfinite(place).all()):
         raise ValueError(
             f"--towards is {place}; it must be a heading, degrees, or the place x y of what is in the middle"
         )
     if moved not in ("", *WAYS):
         raise ValueError(f"--moved is {moved!r}; it must be left or right")
-    i = names.index(options.camera)
     away = np.subtract(place, scenario.sensor_positions[i])
     heading = place[0] if len(place) == 1 else math.degrees(math.atan2(away[1], away[0]))
     camera = load_cameras(options.cameras, scenario)[i]
@@ -225,8 +332,9 @@ def _report(scenario: Scenario, picture: Path, odd: list[str]) -> None:
 
 FORMS: Forms = {
     "make": (Make, make_site, "--plan"),
-    "tracks": (Convert, convert, "--recording"),
-    "homography": (Homography, calibrate, "--points"),
+    "tracks": (Convert, convert_recording, "--recording"),
+    "homography": (Homography, fit_homography, "--points"),
+    "calibrate": (Calibrate, calibrate_camera, "--rows"),
     "zero": (Zero, find_zero, "--camera"),
     "check": (Check, check_site, "--site"),
 }

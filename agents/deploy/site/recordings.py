@@ -1,4 +1,4 @@
-"""Recordings of other programs: MOTChallenge, SUMO, CSV and Frigate, as those of a scenario."""
+"""Recordings of other programs: MOTChallenge, SUMO, CSV, Frigate and DeepStream, as those of a scenario."""
 
 import csv
 import gzip
@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from hitmac.agents.deploy.run.boxes import read_deepstream as boxes_of
 from hitmac.agents.deploy.site.plan import number, reading
 from hitmac.envs.files import read_table, read_text, whole_file
 from hitmac.envs.parts.recordings import COLUMNS, columns_of, read_rows
@@ -92,12 +93,25 @@ def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
                 yield from zip(times.tolist(), [str(event["id"])] * len(times), x.tolist(), y.tolist(), strict=True)
 
 
+def read_deepstream(path: Path, fps: float, columns: str) -> Iterator[Row]:
+    """Yield the rows of lines of DeepStream's minimal schema: the middle of the lower edge of each box, in pixels.
+
+    See :func:`hitmac.agents.deploy.run.boxes.read_deepstream`; the file is of one sensor.
+    """
+    with reading(path, "lines of DeepStream's minimal schema"):
+        for line in filter(str.strip, read_text(path).splitlines()):
+            _, time, boxes = boxes_of(given := json.loads(line))
+            for text, (left, _, right, bottom) in zip(given["objects"], boxes.box.tolist(), strict=True):
+                yield number("an object", "time", time), text.partition("|")[0], (left + right) / 2, bottom
+
+
 READERS: dict[str, Callable[[Path, float, str], Iterator[Row]]] = {
     "mot": read_mot, "sumo": read_sumo, "csv": read_csv, "frigate": read_frigate,
+    "deepstream": read_deepstream,
 }  # fmt: skip
 """Reader of each format: of a path, the frames or rows per second, and the names of columns."""
 
-ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json": "frigate"}
+ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json": "frigate", ".jsonl": "deepstream"}
 """Format of a file by the end of its name."""
 
 

@@ -1,7 +1,6 @@
 """Zero and sign of the pan of a camera: it turns a little, and its answers are compared with what its picture shows."""
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 import yaml
 
 from hitmac.agents.deploy.run.cameras import REST, Cameras, limited, names_of
-from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
-from hitmac.envs.files import whole_file
+from hitmac.agents.deploy.run.drivers import Onvif, Visca
+from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.envs.files import parse_yaml, read_text, whole_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
@@ -20,6 +20,8 @@ TURN = 5.0
 
 ROOM = 1.5 * TURN
 """Degrees to its limits that a camera must have on either side."""
+
+_FLOW: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": 10**9}
 
 
 def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[float]) -> tuple[float, int]:
@@ -54,25 +56,37 @@ def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[fl
     return pan, grows
 
 
-def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, float]) -> None:
+def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, Any]) -> None:
     """Change settings of sensor i in a file of cameras, or add them; all else in the file stays as it is.
+
+    A setting is a number, or a mapping of settings, as `view`.
 
     Raises ValueError, and leaves the file, if the settings are not its own, as those of an anchor.
     """
-    drivers, text = load_cameras(path, scenario), path.read_bytes().decode()
+    text = path.read_bytes().decode()
+    expected = _settings(path, scenario)
+    expected[i] |= settings
     root: Any = yaml.compose(text, yaml.SafeLoader)
     entry = next(value for key, value in root.value if key.value in (names_of(scenario)[i], str(i)))
     own, edits = {key.value: value for key, value in entry.value}, []
     for name, value in settings.items():
+        new = f"{value:g}" if isinstance(value, int | float) else yaml.safe_dump(value, None, **_FLOW).strip()
         if name in own:
-            edits.append((own[name].start_mark.index, own[name].end_mark.index, f"{value:g}"))
+            start, end = own[name].start_mark.index, own[name].end_mark.index
+            edits.append((start, start + len(text[start:end].rstrip()), new))
         else:  # before the others
             at, end = entry.start_mark.index + bool(entry.flow_style), "\n" + " " * entry.start_mark.column
-            edits.append((at, at, f"{name}: {value:g}{', ' if entry.flow_style else end}"))
+            edits.append((at, at, f"{name}: {new}{', ' if entry.flow_style else end}"))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
-    drivers[i] = dataclasses.replace(drivers[i], **settings)  # type: ignore[type-var]
     with whole_file(path) as temporary:
         temporary.write_bytes(text.encode())
-        if load_cameras(temporary, scenario) != drivers:
+        if _settings(temporary, scenario) != expected:
             raise ValueError(f"{path} shares the settings of this camera with others; write {settings} there yourself")
+
+
+def _settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the settings of every sensor in a valid file of cameras."""
+    load_views(path, scenario)
+    given, names = parse_yaml(read_text(path)), names_of(scenario)
+    return [dict(given[name] if name in given else given[i]) for i, name in enumerate(names)]

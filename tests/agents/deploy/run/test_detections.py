@@ -1,5 +1,7 @@
 """Lines of detections, and the sources that they come from."""
 
+import json
+import math
 import os
 import queue
 import socket
@@ -10,7 +12,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents.deploy.run import detections
-from hitmac.agents.deploy.run.detections import LONGEST, Inbox, Source, open_source, parse, simulated
+from hitmac.agents.deploy.run.detections import LONGEST, Inbox, Line, Source, open_source, parse, simulated
 from hitmac.agents.deploy.run.log import Faults
 from tests.agents.deploy.run.fakes import NAMES, SITE
 
@@ -73,6 +75,105 @@ def test_other_lines_are_refused(line, words):
         parse(line, NAMES)
 
 
+FRIGATE = {
+    "type": "update", "before": {},
+    "after": {
+        "id": "1607123955.4-x", "camera": "front_door", "frame_time": 1607123961.8, "label": "person", "score": 0.79,
+        "false_positive": False, "end_time": None, "box": [424, 500, 536, 712], "stationary": True,
+    },
+}  # fmt: skip
+SIDES = {"left": 0.1, "top": 0.2, "right": 0.3, "bottom": 0.9}
+AXIS = {
+    "frame": {
+        "timestamp": "2023-03-08T09:00:19.5Z",
+        "observations": [
+            {"track_id": "1", "bounding_box": SIDES, "class": {"type": "Human", "score": 0.6}},
+            {"track_id": "2", "bounding_box": SIDES},
+        ],
+        "operations": [{"type": "DeleteOperation", "id": "3"}],
+    }
+}
+DEEPSTREAM = {
+    "version": "4.0", "id": "0", "@timestamp": "2018-04-11T04:59:59.5Z", "sensorId": "sensor-0",
+    "objects": ["957|1834|150|1918|215|Vehicle|#|sedan|red|0.8", "3|1.5|2|3|4|Person"],
+}  # fmt: skip
+ONVIF = b"""<?xml version="1.0" encoding="UTF-8"?>
+<tt:MetadataStream xmlns:tt="http://www.onvif.org/ver10/schema"><tt:VideoAnalytics>
+<tt:Frame UtcTime="2024-05-01T12:00:00.5Z" Source="east"><tt:PTZStatus><tt:Position>
+<tt:PanTilt x="0.5" y="-0.25" space="http://www.onvif.org/ver10/tptz/PanTiltSpaces/PositionGenericSpace"/>
+<tt:Zoom x="0.1"/></tt:Position></tt:PTZStatus>
+<tt:Transformation><tt:Translate x="-1" y="1"/><tt:Scale x="0.003125" y="-0.00416667"/></tt:Transformation>
+<tt:Object ObjectId="12"><tt:Appearance>
+<tt:Shape><tt:BoundingBox left="64" top="48" right="128" bottom="240"/><tt:CenterOfGravity x="96" y="144"/></tt:Shape>
+<tt:Class><tt:ClassCandidate><tt:Type>Vehicle</tt:Type><tt:Likelihood>0.1</tt:Likelihood></tt:ClassCandidate>
+<tt:Type Likelihood="0.7">Human</tt:Type></tt:Class>
+</tt:Appearance></tt:Object><tt:Object ObjectId="13"/></tt:Frame></tt:VideoAnalytics></tt:MetadataStream>"""
+
+
+def named(message, topic):
+    line = Line(message if isinstance(message, bytes) else json.dumps(message).encode())
+    line.topic = topic
+    return line
+
+
+def test_boxes_in_each_format_have_a_camera_a_time_and_sides():
+    own = {"camera": "east", "time": 2.5, "size": [1, 1], "pan": 3, "boxes": [[0, 0, 1, 1], [0, 0, 1, 1, 0.5, "car"]]}
+    camera, when, boxes = parse(json.dumps(own).encode(), NAMES)
+    assert (camera, when, boxes.size, boxes.pan, boxes.label, boxes.score) == (1, 2.5, (1, 1), 3, ["", "car"], [1, 0.5])
+    camera, when, boxes = parse(named(FRIGATE, "frigate/events"), NAMES, {"front_door": 1})
+    assert (camera, when, boxes.event, boxes.stays, boxes.ended) == (1, 1607123961.8, "1607123955.4-x", True, False)
+    assert boxes.box.tolist() == [[424, 500, 536, 712]]
+    ended = {"type": "end", "after": FRIGATE["after"] | {"end_time": 1607123965.0}}
+    assert parse(named(ended, "frigate/events"), NAMES, {"front_door": 1})[2].ended
+    for message in (AXIS, {"data": AXIS}):
+        camera, when, boxes = parse(named(message, "hall/west/frames"), NAMES)
+        assert (camera, when, boxes.label, boxes.score) == (0, 1678266019.5, ["Human", ""], [0.6, 1.0])
+        assert (boxes.box.tolist(), boxes.size) == ([[0.1, 0.2, 0.3, 0.9]] * 2, (1.0, 1.0))
+    camera, when, boxes = parse(json.dumps(DEEPSTREAM).encode(), NAMES, {"sensor-0": 1})
+    assert (camera, when, boxes.label, boxes.score) == (1, 1523422799.5, ["Vehicle", "Person"], [0.8, 1.0])
+    assert boxes.box.tolist() == [[1834, 150, 1918, 215], [1.5, 2, 3, 4]]
+
+
+def test_a_frame_of_onvif_has_the_pose_of_its_camera():
+    for line in (ONVIF, named(ONVIF.replace(b' Source="east"', b""), "onvif-mqtt/east")):
+        camera, when, boxes = parse(line, NAMES)
+        assert (camera, when, boxes.pan, boxes.tilt, boxes.zoom) == (1, 1714564800.5, 0.5, -0.25, 0.1)
+        assert (boxes.normalized, boxes.label, boxes.score) == (True, ["Human"], [0.7])
+        np.testing.assert_allclose(boxes.box, [[0.1, 0.1, 0.2, 0.5]], atol=1e-5)  # of 640 x 480
+    plain = ONVIF.replace(b'<tt:Scale x="0.003125" y="-0.00416667"/>', b"").replace(b'x="-1" y="1"', b'x="0" y="0"')
+    sides = b'left="-1" top="1" right="0" bottom="-0.5"'
+    plain = plain.replace(b'left="64" top="48" right="128" bottom="240"', sides).replace(
+        b"GenericSpace", b"SpaceDegrees"
+    )
+    boxes = parse(plain, NAMES)[2]
+    assert (boxes.box.tolist(), boxes.normalized) == ([[0, 0, 0.5, 0.75]], False)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ({"camera": "east", "boxes": [[1, 2, 3]]}, "it is no message of boxes: a box must be four numbers, and may"),
+        ({"camera": "east", "boxes": [[1, 2, 3, "secret"]]}, "it is no message of boxes: a wrong value"),
+        ({"camera": "east", "boxes": [[1, 2, 3, math.nan]]}, "a box must be four finite numbers"),
+        ({"camera": "east", "boxes": [], "size": [0, 4]}, "size must be a width and a height"),
+        ({"camera": "east", "boxes": [], "time": "noon"}, "time must be a number"),
+        (AXIS, "camera is ''; it must be one of west, east, or its index from 0"),
+        ({"frame": {"observations": []}}, "it is no message of Axis: it lacks timestamp"),
+        ({"type": "new", "after": 3}, "it is no message of Frigate: a part is missing or wrong"),
+        (DEEPSTREAM | {"objects": ["3|1"]}, "it is no message of DeepStream: a part is missing or wrong"),
+        (DEEPSTREAM | {"object": {}, "objects": 3}, "it is no message of DeepStream"),
+        (b"<tt:MetadataStream", "it is no message of ONVIF"),
+        (b"<a/>", "it is no message of ONVIF: a part is missing or wrong"),
+        (b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "a document type or an entity is not"),
+        (ONVIF.replace(b'"64"', b'"nan"'), "a box must be four finite numbers"),
+    ],
+)
+def test_messages_that_lack_something_are_refused_without_their_content(line, words):
+    with pytest.raises(ValueError, match=words) as refused:
+        parse(line if isinstance(line, bytes) else json.dumps(line).encode(), NAMES)
+    assert "secret" not in str(refused.value)
+
+
 def test_a_full_inbox_drops_its_oldest_lines_and_counts_them():
     inbox = Inbox(most=3)
     for number in range(5):
@@ -93,6 +194,8 @@ def test_a_datagram_has_one_line_or_more(opened):
         sender.sendto(GOOD, ("127.0.0.1", port))  # the loopback, without a host
         sender.sendto(b"a\n\nb\n", ("127.0.0.1", port))
         assert [box.one(), box.one(), box.one()] == [GOOD, b"a", b"b"]
+        sender.sendto(ONVIF, ("127.0.0.1", port))
+        assert box.one() == ONVIF
     with pytest.raises(OSError, match=f"in use: udp://127.0.0.1:{port}"):
         open_source(f"udp://127.0.0.1:{port}", box, opened.faults)
 
@@ -174,9 +277,11 @@ def test_messages_of_an_mqtt_topic_also_after_the_broker_was_away(opened, monkey
     pytest.importorskip("paho.mqtt")
     monkeypatch.setenv(detections.USER, "operator")
     monkeypatch.setenv(detections.PASSWORD, "secret")
-    broker = Broker([[GOOD], [b"again", b"and again"]])
+    broker = Broker([[GOOD], [b"again", b"<and\nagain>"]])
     box = opened(f"mqtt://127.0.0.1:{broker.port}/hall/detections")
-    assert [box.one() for _ in range(3)] == [GOOD, b"again", b"and again"]
+    found = [box.one() for _ in range(3)]
+    assert found == [GOOD, b"again", b"<and\nagain>"]
+    assert {line.topic for line in found} == {"hall/detections"}
     assert broker.received["topic"] == "hall/detections"
     broker.join(30)
 

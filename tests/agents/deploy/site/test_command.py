@@ -101,17 +101,17 @@ def test_the_forms_are_listed(site, capsys):
         assert not end.value.code
         listed = capsys.readouterr().out
         assert listed.startswith("usage: hitmac site FORM [OPTIONS]\n")
-        assert listed.count("\n  ") == 5
+        assert listed.count("\n  ") == 6
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("mak", "unknown form 'mak' (did you mean make?): known are make, tracks, homography, zero, check"),
+        ("mak", "unknown form 'mak' (did you mean make?): known are make, tracks, homography, calibrate, zero, check"),
         ("make plan.geojson", "plan.geojson has no feature of the kind camera; give --cameras"),
         ("make plan.geojson --to site.png", "--to is 'site.png'; its name must end in .yaml or .yml"),
         ("tracks day.txt --to day.xml", "--to is 'day.xml'; its name must end in .csv"),
-        ("tracks day.avi", "--format is ''; it must be one of mot, sumo, csv, frigate"),
+        ("tracks day.avi", "--format is ''; it must be one of mot, sumo, csv, frigate, deepstream"),
         ("tracks day.txt --format mott", "--format is 'mott' (did you mean mot?); it must be one of mot, sumo"),
         (
             "tracks day.txt --fps 25",
