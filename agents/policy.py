@@ -176,14 +176,16 @@ def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
 
 
 class Rates(Adapted):
-    """Policy of turns as shares (B, n) of the highest rate, for the action ``rate``; see :func:`rates_of`."""
+    """Policy of turns as shares of the highest rate, and of tilts, for the action ``rate``; see :func:`rates_of`."""
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
         super().__init__(policy)
         self._scenario = scenario
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return rates_of(actions, self._scenario) / self._scenario.rates[1]
+        rates = rates_of(actions, self._scenario) / self._scenario.rates[1]
+        others = actions[..., self._scenario.num_sensors :]  # tilts
+        return np.concatenate((rates, (others == 1) * 1.0 - (others == 2)), -1)
 
 
 class Memoryless(Adapted):

@@ -342,6 +342,7 @@ class TrackFeatures:
             self._named, self.features, np.where(works[..., None], views[..., VIEW_X : VIEW_Y + 1], np.nan), heading,
             place, place - velocity * self.scenario.time_step, age=np.where(np.isnan(age), np.inf, age),
             field_of_view=zoomed if self.scenario.zoom else None,
+            tilt=scene.tilt if self.scenario.tilt_limits else None,
         )  # fmt: skip
 
 

@@ -215,6 +215,8 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         "covered": state.covered[0, :m] & state.present[0, :m],
         "coverage": simulator.observed_coverage[:1],
     }
+    if state.near_squared is not None:
+        frame["near"] = np.sqrt(state.near_squared[0, :n])
     visible = state.visible[0, :n, :m]
     frame |= {"visible targets": _lists(visible)} if is_large(episode.task.scenario) else {"visible": visible}
     if episode.assigned is not None:
