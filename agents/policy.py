@@ -175,6 +175,19 @@ def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     return rates * ((first == LEFT) * 1.0 - (first == RIGHT))
 
 
+def settings_of(actions: np.ndarray, scenario: Scenario) -> dict[str, np.ndarray]:
+    """Return the changes (..., n) of tilts and fields of view in a sub-step, degrees, that actions decide on.
+
+    They are ``tilt``, down over 0, and ``zoom``, wider over 0, of those that the scenario's sensors have.
+    """
+    steps = {"tilt": scenario.tilt_step, "zoom": -scenario.zoom_step}  # of the action 1
+    found = {}
+    for name, part in zip(scenario.decisions, np.split(actions, len(scenario.decisions), -1), strict=True):
+        if name in steps:
+            found[name] = steps[name] * (part if part.dtype.kind == "f" else (part == 1) * 1.0 - (part == 2))
+    return found
+
+
 class Rates(Adapted):
     """Policy of turns as shares of the highest rate, and of tilts, for the action ``rate``; see :func:`rates_of`."""
 

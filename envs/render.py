@@ -211,8 +211,8 @@ class Picture:
                 rim[k] = np.minimum(rim[k], _free(place, rays[k], near, walls))
         rims = self._places(position[:, None] + rim[..., None] * rays)
         inner = self._places(position[:, None] + np.minimum(edge[:, None], rim)[..., None] * rays)
-        for middle, edge, own, opening, hole in zip(self._places(position), rims, inner, view, edge, strict=True):
-            corners = [*own[::-1], *edge] if hole else edge if opening == 360 else [middle, *edge]
+        for middle, outer, own, opening, hole in zip(self._places(position), rims, inner, view, edge, strict=True):
+            corners = [*own[::-1], *outer] if hole else outer if opening == 360 else [middle, *outer]
             draw.polygon([tuple(corner) for corner in corners], fill=_VIEW, outline=_VIEW_EDGE)
 
 

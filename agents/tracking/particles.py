@@ -525,7 +525,8 @@ class ParticleTracker:
         """
         views = np.ascontiguousarray(views, np.float64)
         if views.ndim != 3 or len(views) != len(self.belief.weight) or views.shape[2] not in (7, 8):
-            raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7 or 8)")
+            b = len(self.belief.weight)
+            raise ValueError(f"views has shape {views.shape}; it must be ({b}, n, 7), or ({b}, n, 8)")
         check_finite("views", views)
         clear = self._sight.clear(views[..., VIEW_X], views[..., VIEW_Y])
         self._threads.run(miss_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)

@@ -28,8 +28,8 @@ RANGES = {
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "turn_rates acceleration dead_zone heading_noise min_speed speed_noise goal_radius stuck_distance extra_move_every "
     "random_discs episode_steps target_range sensor_radius mount_height",
-    "over 0": "arena sensing_range zoom_step tilt_step rail_step time_step max_speed disc_radius street_width distance_scale "
-    "warehouse_size",
+    "over 0": "arena sensing_range zoom_step tilt_step rail_step time_step max_speed disc_radius street_width "
+    "distance_scale warehouse_size",
     "over 0 and at most 360 degrees": "field_of_view zoom",
     "over 0 and at most 180 degrees": "turn_angle vertical_view",
     "0 to 180 degrees": "wander",
