@@ -180,6 +180,8 @@ def settings_of(actions: np.ndarray, scenario: Scenario) -> dict[str, np.ndarray
 
     They are ``tilt``, down over 0, and ``zoom``, wider over 0, of those that the scenario's sensors have.
     """
+    if actions.shape[-1] != len(scenario.decisions) * scenario.num_sensors:  # turns alone
+        return {}
     steps = {"tilt": scenario.tilt_step, "zoom": -scenario.zoom_step}  # of the action 1
     found = {}
     for name, part in zip(scenario.decisions, np.split(actions, len(scenario.decisions), -1), strict=True):

@@ -121,11 +121,9 @@ class Cameras:
         self, rates: Iterable[float], tilt_rates: Iterable[float] | None = None, views: Iterable[float] | None = None
     ) -> None:
         """Order rates (n,), degrees per second, and fields of view (n,), degrees, NaN: none; return at once."""
-        nothing = [0.0] * len(self._all)
-        for one, rate, tilt_rate, view in zip(
-            self._all, rates, nothing if tilt_rates is None else tilt_rates, nothing if views is None else views,
-            strict=True,
-        ):  # fmt: skip
+        n = len(self._all)
+        others = [0.0] * n if tilt_rates is None else tilt_rates, [math.nan] * n if views is None else views
+        for one, rate, tilt_rate, view in zip(self._all, rates, *others, strict=True):
             if not math.isnan(rate):
                 one.order(float(rate), float(tilt_rate), float(view))
 
