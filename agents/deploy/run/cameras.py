@@ -257,7 +257,8 @@ class _Supervisor:
         self._camera, self._zoom, self._timeout = camera, zoom, timeout
         self._tell, self._clock = tell, clock
         self._sent_at = -math.inf
-        self._wanted, self._zoomed_at, self._zooming = math.nan, -math.inf, math.inf  # field of view, times
+        self._wanted = self._zoomed = math.nan  # fields of view
+        self._zoomed_at, self._zooming = -math.inf, math.inf
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong, self._doubts = clock() + STARTING, False, set[str]()
 
@@ -332,9 +333,9 @@ class _Supervisor:
         """Order the wanted field of view until the camera reports it, again and again where it does not."""
         now, off = self._clock(), abs(self.view - self._wanted) > ZOOM_SLACK * self._wanted  # False for NaN
         self._zooming = min(self._zooming, now) if off else math.inf
-        if off and now - self._zoomed_at > ZOOM_REPEAT:
+        if off and (self._wanted != self._zoomed or now - self._zoomed_at > ZOOM_REPEAT):
             self._camera.zoom(self._wanted)
-            self._zoomed_at = now
+            self._zoomed, self._zoomed_at = self._wanted, now
         if off and now - self._zooming > LOST_ZOOM:
             self._doubt(f"does not zoom as ordered: it reports {self.view:.0f} degrees, not {self._wanted:.0f}")
 

@@ -386,9 +386,12 @@ def test_tilts_stay_within_their_limits_and_a_lens_within_its_own():
     assert 49.0 < rig.tilt.now() <= 50.0 + 1e-6
     assert rig.supervisor.axes[1].known.at(rig.clock.time) == pytest.approx(rig.tilt.now())
     assert rig.view == rig.supervisor.view == 20.0
+    for view in (30.0, 40.0):  # a new one is ordered at once
+        rig.steer(0.3, 0.0, view)
+        assert rig.view == view
     rig.steer(4.0, -30.0)
     assert 10.0 - 1e-6 <= rig.tilt.now() < 11.0
-    assert rig.motor.now() == pytest.approx(80.0, abs=2.0)
+    assert rig.motor.now() == pytest.approx(86.0, abs=2.0)
     assert not rig.said
     rig.run(1.5)
     assert rig.tilt.orders[-1] == rig.motor.orders[-1] == 0.0  # without orders
