@@ -178,23 +178,40 @@ def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
 def shares_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     """Return actions (..., k n) as the shares that the action ``rate`` consists of; shares are returned unchanged.
 
-    Without warehouses a turn is a share of the highest rate, see :func:`rates_of`; with warehouses turns and zooms are
-    1 or -1.
+    Without warehouses a turn is a share of the highest rate, see :func:`rates_of`; zooms, tilts, and with warehouses
+    turns are 1 or -1.
     """
     if actions.dtype.kind == "f":
         return actions
-    if not scenario.is_game:
-        return rates_of(actions, scenario) / scenario.rates[1]
-    shares = (actions == LEFT) * 1.0 - (actions == RIGHT)
-    shares[..., scenario.num_sensors :] *= -1.0  # wider over 0
+    n, shares = scenario.num_sensors, (actions == LEFT) * 1.0 - (actions == RIGHT)
+    if scenario.is_game:
+        shares[..., n:] *= -1.0  # wider over 0
+    else:
+        shares[..., :n] = rates_of(actions, scenario) / scenario.rates[1]
     return shares
 
 
-def steps_of(actions: np.ndarray, n: int) -> np.ndarray:
-    """Return shares (..., k n) in [-1, 1] of n sensors as steps 0, 1, 2: 0 up to a half, else a turn or zoom."""
+def steps_of(actions: np.ndarray, n: int, *, zooms: bool = False) -> np.ndarray:
+    """Return shares (..., k n) in [-1, 1] of n sensors as steps 0, 1, 2: 0 up to a half, else a turn, tilt or zoom."""
     signs = np.where(np.abs(actions) > 0.5, np.sign(actions), 0.0)
-    signs[..., n:] *= -1.0
+    if zooms:
+        signs[..., n:] *= -1.0  # wider over 0
     return np.where(signs > 0, LEFT, np.where(signs < 0, RIGHT, STAY))
+
+
+def settings_of(actions: np.ndarray, scenario: Scenario) -> dict[str, np.ndarray]:
+    """Return the changes (..., n) of tilts and fields of view in a sub-step, degrees, that actions decide on.
+
+    They are ``tilt``, down over 0, and ``zoom``, wider over 0, of those that the scenario's sensors have.
+    """
+    if actions.shape[-1] != len(scenario.decisions) * scenario.num_sensors:  # turns alone
+        return {}
+    steps = {"tilt": scenario.tilt_step, "zoom": -scenario.zoom_step}  # of the action 1
+    found = {}
+    for name, part in zip(scenario.decisions, np.split(actions, len(scenario.decisions), -1), strict=True):
+        if name in steps:
+            found[name] = steps[name] * (part if part.dtype.kind == "f" else (part == 1) * 1.0 - (part == 2))
+    return found
 
 
 class Rates(Adapted):
@@ -213,10 +230,10 @@ class Steps(Adapted):
 
     def __init__(self, policy: Policy, scenario: Scenario, *, rows: bool = False) -> None:
         super().__init__(policy)
-        self._n = 1 if rows else scenario.num_sensors
+        self._n, self._zooms = 1 if rows else scenario.num_sensors, scenario.is_game
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return steps_of(actions, self._n)
+        return steps_of(actions, self._n, zooms=self._zooms)
 
 
 class Memoryless(Adapted):

@@ -33,7 +33,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
-        sensor=np.zeros((n, 23, b)),
+        sensor=np.zeros((n, at.NUM_ROWS + 2 * bool(scenario.tilt_limits), b)),
         working=np.zeros((n, b), np.bool_),
         target=np.zeros((m, 14, b)),
         present=np.zeros((m, b), np.bool_),
@@ -165,6 +165,8 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
     }
+    if rows.tilts is not None:
+        ranges["tilt"] = tuple(rows.tilts.mount.limit.T)
     if "cargo_goal" in own:
         ranges["cargo_goal"] = -1, own["cargo_awaiting"].shape[1] - 1
         ranges |= {f"cargo_{name}": (0, 2**31) for name in ("capacity", "weight", "remaining", "awaiting", "delivered")}

@@ -29,6 +29,7 @@ def observe(
     age: Any = None,
     seen: Any = None,
     field_of_view: Any = None,
+    tilt: Any = None,
     along: Any = None,
     rate: Any = None,
     commands: Any = None,
@@ -55,6 +56,7 @@ def observe(
         seen: (..., n, m) bool, True where sensor i detects target j; None: where `age` is 0 and the target is within
             range and view, with no disc or wall of the site in between.
         field_of_view: (..., n), current values of zooming lenses; None: those of the site.
+        tilt: (..., n), current tilts below the horizon, degrees; None: the middle of the site's `tilt_limits`.
         along: (..., n), distances of the sensors along the site's rails, from their first corners.
         rate: (..., n), rates at which motors turn the sensors, degrees per second; None: 0.
         commands: (..., D, n), rates commanded in the last D sub-steps, oldest first, where D is the site's
@@ -79,8 +81,8 @@ def observe(
     with np.errstate(divide="ignore", invalid="ignore"):
         pairs = _Pairs(
             _Site(site), sensor_position, target_position,
-            heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
-            rate=rate, commands=commands,
+            heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, tilt=tilt,
+            along=along, rate=rate, commands=commands,
         )  # fmt: skip
         observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
         shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
@@ -103,26 +105,27 @@ def observe(
 
 
 def sensor_rows(
-    site: Any, sensor_position: Any, heading: Any, *, field_of_view: Any = None, along: Any = None, rate: Any = None,
-    commands: Any = None,
+    site: Any, sensor_position: Any, heading: Any, *, field_of_view: Any = None, tilt: Any = None, along: Any = None,
+    rate: Any = None, commands: Any = None,
 ) -> np.ndarray:  # fmt: skip
     """Return the rows (..., n, 7) of the sensors in an observation of detections, with arguments as :func:`observe`.
 
     They are x, y, sine and cosine of the heading, half the field of view in degrees, range, and the place on the rail /
-    length of the rail; with motors (..., n, 9), also the rate in degrees per second, and the pending turn in degrees; 0
-    for a sensor that does not work.
+    length of the rail; with motors (..., n, 9), also the rate in degrees per second, and the pending turn in degrees;
+    with tilts two more, the tilt in degrees and the distance of the near edge; 0 for a sensor that does not work.
     """
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
             sensors = _Pairs(
                 _Site(site), sensor_position, np.zeros((0, 2)),
-                heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, along=along,
-                rate=rate, commands=commands,
+                heading=heading, target_before=None, age=None, seen=None, field_of_view=field_of_view, tilt=tilt,
+                along=along, rate=rate, commands=commands,
             )  # fmt: skip
             columns = (
                 sensors.x, sensors.y, sensors.sin, sensors.cos, 0.5 * sensors.view, np.sqrt(sensors.range_squared),
                 FEATURES["along"].formula(sensors, sensors.site, ...),
                 *(sensors.motion if sensors.site.get("turn_rates") else ()),
+                *((sensors.tilt, np.sqrt(sensors.near_squared)) if sensors.site.get("tilt_limits") else ()),
             )  # fmt: skip
     except KeyError as error:
         raise ValueError(f"the sensors require {error.args[0]}, which is missing") from None
@@ -363,6 +366,8 @@ class _Pairs:
             raise ValueError(f"age is {age.min()}; it must be 0 or more")
         if view is not None and (wrong := (view <= 0.0) | (view > 360.0)).any():
             raise ValueError(f"field_of_view is {view[wrong][0]}; it must be over 0, at most 360")
+        if (tilt := given["tilt"]) is not None and (wrong := (tilt < 0.0) | (tilt > 90.0)).any():
+            raise ValueError(f"tilt is {tilt[wrong][0]}; it must be from 0 to 90 degrees")
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
         known = np.isfinite(target).all(-1) & np.isfinite(age)
         self.mask = np.logical_and(self.works, known[..., None, :], out=np.empty((*lead, self.n, self.m), np.bool_))
@@ -419,8 +424,28 @@ class _Pairs:
 
     @cached_property
     def range_squared(self) -> np.ndarray:
-        area = at.view_area(self.of_each_sensor("sensing_range"), self.of_each_sensor("field_of_view", 360.0))
-        return at.range_squared(area, self.view)
+        return self.edges[0]
+
+    @cached_property
+    def near_squared(self) -> np.ndarray:
+        return self.edges[1]
+
+    @cached_property
+    def tilt(self) -> np.ndarray:
+        given, limits = self._given["tilt"], self.site.rows("tilt_limits", 2)
+        if not len(limits):
+            return np.zeros((1, 1))
+        return limits.mean(-1)[:, None] if given is None else given[..., None]
+
+    @cached_property
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances of the far and the near edge of the view."""
+        reach, view = self.of_each_sensor("sensing_range"), self.of_each_sensor("field_of_view", 360.0)
+        squared = at.range_squared(at.view_area(reach, view), self.view)
+        if not self.site.get("tilt_limits"):
+            return squared, np.zeros((1, 1))
+        half = 0.5 * self.of_each_sensor("vertical_view", 180.0) / view * self.view
+        return at.floor_edges(squared, self.of_each_sensor("mount_height"), self.tilt, half)
 
     @cached_property
     def pans(self) -> tuple[Any, ...]:
@@ -434,6 +459,7 @@ class _Pairs:
         if seen is not None:
             return self.works & (seen != 0.0)
         seen = at.in_view(self.cos, self.sin, self.range_squared, at.cos_half_view(self.view), self.dx, self.dy)
+        seen &= self.dx * self.dx + self.dy * self.dy >= self.near_squared
         return seen & self.mask & (self.age == 0.0) & self.clear
 
     @cached_property
@@ -507,7 +533,8 @@ _ROWS: dict[int, Callable[[_Pairs], Any]] = {
     at.X: lambda of: of.x, at.Y: lambda of: of.y,
     at.DIRECTION_X: lambda of: of.cos, at.DIRECTION_Y: lambda of: of.sin,
     at.FIELD_OF_VIEW: lambda of: of.view, at.COS_HALF_VIEW: lambda of: at.cos_half_view(of.view),
-    at.RANGE_SQUARED: lambda of: of.range_squared, at.TURN: lambda of: of.of_each_sensor("turn_angle", 180.0),
+    at.RANGE_SQUARED: lambda of: of.range_squared, at.NEAR_SQUARED: lambda of: of.near_squared,
+    at.TILT: lambda of: of.tilt, at.TURN: lambda of: of.of_each_sensor("turn_angle", 180.0),
     at.ALONG: lambda of: of.rail[0], at.RAIL_LENGTH: lambda of: of.rail[1],
     at.RAIL_X: lambda of: of.rail[2], at.RAIL_Y: lambda of: of.rail[3],
     at.RATE: lambda of: of.motion[0], at.PENDING: lambda of: of.motion[1],

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 # Functions that kernels replace by those of numbers.
-choose, least, most, sqrt, cos, radians, floor, copysign = (
-    np.where, np.minimum, np.maximum, np.sqrt, np.cos, np.radians, np.floor, np.copysign,
+choose, least, most, sqrt, cos, tan, radians, floor, copysign = (
+    np.where, np.minimum, np.maximum, np.sqrt, np.cos, np.tan, np.radians, np.floor, np.copysign,
 )  # fmt: skip
 
 # Rows of a sensor: first the variable ones, then those fixed by the scenario.
@@ -24,6 +24,8 @@ choose, least, most, sqrt, cos, radians, floor, copysign = (
     X, Y, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y, RATE,
     PENDING, START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN, SIN_HALF_PAN,
 ) = range(23)  # fmt: skip
+NUM_ROWS = 23
+TILT, NEAR_SQUARED = NUM_ROWS, NUM_ROWS + 1  # further rows of sensors that tilt
 
 
 def wrapped(degrees, middle=0.0):
@@ -65,6 +67,18 @@ def in_view(direction_x, direction_y, squared_range, cosine, dx, dy):
     dx = choose((dx == 0.0) & (dy == 0.0), 1.0, dx)
     squared = dx * dx + dy * dy
     return (squared <= squared_range) & (direction_x * dx + direction_y * dy > cosine * sqrt(squared))
+
+
+def floor_edges(squared_range, height, tilt, half_view):
+    """Return the squared distances of the far and the near edge of the floor in view, see :mod:`.parts.tilt`."""
+    far = height / tan(radians(most(tilt - half_view, 0.0)))
+    near = height / tan(radians(least(tilt + half_view, 90.0)))
+    return least(far * far, squared_range), near * near
+
+
+def row_or_0(sensor, row, b):
+    """Return a row of a sensor that only some scenes have, 0 without it; kernels replace this function."""
+    return sensor[row, b]
 
 
 def disc_blocks(x, y, dx, dy, disc):
@@ -315,6 +329,17 @@ def _share_of_rail(pair, scales, b):
     return choose(length > 0.0, pair.sensor[ALONG, b] / length, 0.0)
 
 
+def _beyond_edges(pair, scales, b):
+    before = sqrt(row_or_0(pair.sensor, NEAR_SQUARED, b)) - pair.distance[b]
+    beyond = pair.distance[b] - sqrt(pair.sensor[RANGE_SQUARED, b])
+    return scales.per_distance * choose(before > 0.0, -least(before, scales.diagonal), most(beyond, 0.0))
+
+
+def _between_edges(pair, b):
+    squared = _squared(pair, b)
+    return (squared <= pair.sensor[RANGE_SQUARED, b]) & (squared >= row_or_0(pair.sensor, NEAR_SQUARED, b))
+
+
 def _seen_if_turned(pair, scales, b):
     own = pair.sensor
     cos_view, cos_pan, sin_pan = most(own[COS_HALF_VIEW, b], -1.0), own[COS_HALF_PAN, b], own[SIN_HALF_PAN, b]
@@ -322,7 +347,7 @@ def _seen_if_turned(pair, scales, b):
     within_half_turn = sin_pan * cos_view + cos_pan * sin_view > 0.0  # the sine of both angles together
     lowest = choose(within_half_turn, cos_pan * cos_view - sin_pan * sin_view, -2.0)
     ahead = own[PAN_X, b] * pair.east[b] + own[PAN_Y, b] * pair.north[b]
-    return pair.clear[b] * ((_squared(pair, b) <= own[RANGE_SQUARED, b]) & (ahead > lowest))
+    return pair.clear[b] * (_between_edges(pair, b) & (ahead > lowest))
 
 
 FEATURES = {
@@ -436,6 +461,19 @@ FEATURES = {
         -1, 1, "Angle that the sensor still turns if no further rate is commanded / 180 deg, also "
         "shown for unknown targets",
         lambda pair, scales, b: pair.sensor[PENDING, b] / 180.0, of_sensor=True, highest=most_pending,
+    ),
+    "tilt": Feature(
+        0, 1, "The sensor's tilt below the horizon / 90 deg, also shown for unknown targets; 0 without tilts",
+        lambda pair, scales, b: row_or_0(pair.sensor, TILT, b) / 90.0, of_sensor=True,
+    ),
+    "between_edges": Feature(
+        0, 1, "1 if the target is between the near and the far edge of the sensor's view, at any heading",
+        lambda pair, scales, b: _between_edges(pair, b),
+    ),
+    "beyond_edges": Feature(
+        -1, math.inf, "Distance of the target beyond the far edge of the sensor's view, or before the near edge with a "
+        "minus, / distance_scale; 0 in between",
+        _beyond_edges, highest=farthest,
     ),
     "in_sight": Feature(
         0, 1, "1 if no wall, block or disc stands between sensor and target, at any distance and heading",

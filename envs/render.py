@@ -193,9 +193,10 @@ class Picture:
                     draw.rectangle((left, top, right, bottom), fill=fill, outline=outline, width=width)
 
     def _views(self, draw: Any, state: State, b: int, sensors: np.ndarray) -> None:
-        """Draw the views of sensors of scene b: wedges, without the parts behind obstacles."""
+        """Draw the views of sensors of scene b: wedges, up to a near edge, without the parts behind obstacles."""
         position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
         reach = np.sqrt(state.range_squared[b, sensors])
+        edge = np.zeros_like(reach) if state.near_squared is None else np.sqrt(state.near_squared[b, sensors])
         obstacles = len(discs) + len(self._walls) > 0
         parts = np.linspace(-0.5, 0.5, 121 if obstacles else 25)
         angles = np.radians(state.heading[b, sensors, None] + view[:, None] * parts)
@@ -209,8 +210,9 @@ class Picture:
                 near = discs[(np.abs(discs[:, :2] - place) <= far + discs[:, 2:]).all(-1)]
                 rim[k] = np.minimum(rim[k], _free(place, rays[k], near, walls))
         rims = self._places(position[:, None] + rim[..., None] * rays)
-        for middle, edge, opening in zip(self._places(position), rims, view, strict=True):
-            corners = edge if opening == 360 else [middle, *edge]
+        inner = self._places(position[:, None] + np.minimum(edge[:, None], rim)[..., None] * rays)
+        for middle, outer, own, opening, hole in zip(self._places(position), rims, inner, view, edge, strict=True):
+            corners = [*own[::-1], *outer] if hole else outer if opening == 360 else [middle, *outer]
             draw.polygon([tuple(corner) for corner in corners], fill=_VIEW, outline=_VIEW_EDGE)
 
 

@@ -25,6 +25,7 @@ from hitmac.envs.parts import (
     recordings,
     sensors,
     streets,
+    tilt,
     values,
     walks,
 )
@@ -35,7 +36,7 @@ from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.validation import Natural, Positive, plain
 
 PARTS: tuple[Any, ...] = (
-    sensors, motors, lenses, rails, detections, knowledge, walks, recordings, obstacles, streets, values, cargo,
+    sensors, motors, lenses, tilt, rails, detections, knowledge, walks, recordings, obstacles, streets, values, cargo,
 )  # fmt: skip
 """Parts of a scene, see :mod:`hitmac.envs.parts`."""
 
@@ -71,8 +72,8 @@ def parameter_table(kind: type) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Scenario(
     cargo.Parameters, values.Parameters, streets.Parameters, obstacles.Parameters, recordings.Parameters,
-    walks.Parameters, knowledge.Parameters, detections.Parameters, rails.Parameters, lenses.Parameters,
-    motors.Parameters, sensors.Parameters,
+    walks.Parameters, knowledge.Parameters, detections.Parameters, rails.Parameters, tilt.Parameters,
+    lenses.Parameters, motors.Parameters, sensors.Parameters,
 ):  # fmt: skip # a dataclass has the fields of its last base first
     """Parameters of a directional sensor network and its targets in an arena.
 
@@ -126,8 +127,9 @@ class Scenario(
 
     @property
     def decisions(self) -> tuple[str, ...]:
-        """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
-        return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
+        """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `tilt`, `move`."""
+        others = {"zoom": self.zoom, "tilt": self.tilt_limits, "move": self.rails}
+        return ("turn", *(name for name, given in others.items() if given))
 
     def sub_steps_of(self, most: int) -> int:
         """Return `most` sub-steps, or :attr:`episode_steps` if that is fewer."""

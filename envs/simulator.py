@@ -103,7 +103,8 @@ class Simulator:
         shapes: list[tuple[int, ...]] = [(self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)]
         self._action_shapes = dict.fromkeys(shapes)
         self.game: Any = Game(self) if self.scenario.is_game else None
-        self._degrees = (self.num_envs, n, 2) if self.game else (self.num_envs, n) if motors else None
+        own = n * (2 if self.rows.tilts else 1)
+        self._degrees = (self.num_envs, n, 2) if self.game else (self.num_envs, own) if motors else None
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
         self.reset(seed=seed)
@@ -185,7 +186,7 @@ class Simulator:
             self._set_paths(self.rows.paths)
         if self._commands is not None:
             self._commands[chosen] = 0.0
-        rows = self._only("rails", "recordings", "poses", "streets", "cargo", "game")
+        rows = self._only("rails", "recordings", "poses", "streets", "tilts", "cargo", "game")
         self.run(step.begin, chosen, rows=rows)
         self._derive(chosen)
         self._put(checked, chosen)
@@ -197,7 +198,7 @@ class Simulator:
 
     def _derive(self, chosen: np.ndarray) -> None:
         """Compute the derived state after a start or a change of places."""
-        self.run(step.settle, chosen, rows=self._only("rails", "poses"))
+        self.run(step.settle, chosen, rows=self._only("rails", "poses", "tilts"))
         self.run(step.look, chosen, rows=self._only("grid", "cargo", "game"))
         if self.rows.values is not None:
             self.run(step.count, chosen, rows=self._only("values"))
@@ -209,11 +210,12 @@ class Simulator:
 
         Args:
             action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions of
-                :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then on
-                rails moves (0 stay, 1 forward, away from the first corner, 2 back). Any other number counts as 0.
-                With motors also (B, n) floating-point shares in [-1, 1] of their highest rate; in a game also
-                (B, n, 2) floating-point degrees by which the sensors turn and zoom (over 0: left, and wider), limited
-                to `turn_angle` and `zoom_step`.
+                :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then
+                with `tilt_limits` tilts (0 stay, 1 down, 2 up), then on rails moves (0 stay, 1 forward, away from the
+                first corner, 2 back). Any other number counts as 0. With motors also (B, n) floating-point shares in
+                [-1, 1] of their highest rate, and with `tilt_limits` (B, 2 n), the others of `tilt_step`, down over 0;
+                in a game also (B, n, 2) floating-point degrees by which the sensors turn and zoom (over 0: left, and
+                wider), limited to `turn_angle` and `zoom_step`.
             mask: (B,) bool, the scenes to advance.
             target_action: in a game, (B, m, 2) displacements of the targets, scaled to the longest step where longer;
                 None: those of the scenario's `walk`.
@@ -247,10 +249,15 @@ class Simulator:
         if action.dtype.kind != "f":
             return action
         assert self._commands is not None
-        scenes = np.flatnonzero(chosen)
+        scenes, n, tilts = np.flatnonzero(chosen), self.scenario.num_sensors, self.rows.tilts
         slot = self.state.time[scenes] % self._commands.shape[1]
-        self._commands[scenes, slot] = action[scenes] * self.scenario.rates[1]
-        return np.full(action.shape, COMMANDED)
+        self._commands[scenes, slot] = action[scenes, :n] * self.scenario.rates[1]
+        if tilts is None:
+            return np.full(action.shape, COMMANDED)
+        tilts.share[:, scenes] = action[scenes, n:].clip(-1.0, 1.0).T
+        decisions = np.zeros((self.num_envs, len(self.scenario.decisions), n), np.int64)
+        decisions[:, (0, tilts.decision)] = COMMANDED
+        return decisions.reshape(self.num_envs, -1)
 
     def advance(self, action: np.ndarray, chosen: np.ndarray, target_action: np.ndarray | None = None) -> None:
         """Advance the `chosen` scenes by one sub-step, with an action of :meth:`command`; see :meth:`step`."""
@@ -354,7 +361,8 @@ class Simulator:
         rows = {} if played is None else {"recording_row": played.row, "recording_end": played.end}
         commands = {} if self._commands is None else {"commands": self._commands}
         game = {} if self.game is None else self.game.arrays()
-        return self.state._asdict() | known | self._paths._asdict() | rows | commands | game
+        state = {name: array for name, array in self.state._asdict().items() if array is not None}
+        return state | known | self._paths._asdict() | rows | commands | game
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).

@@ -3,7 +3,7 @@
 This process plays the world, recorded people on a site; the cameras, servers on 127.0.0.1 that speak ONVIF and VISCA
 over IP, with motors that have inertia and delay, and that lose messages; and a detector with noise, misses and false
 detections. ``hitmac run`` steers them in a process of its own. Prints its coverage by the true headings beside that of
-the same agent in the simulator, its latency and memory, and how far any motor left its pan limits.
+the same agent in the simulator, its latency and memory, and how far any motor left its limits.
 """
 
 import argparse
@@ -28,11 +28,16 @@ from hitmac.agents.evaluate.logs import read_log
 from hitmac.envs import Scenario, load_scenario, observe
 from hitmac.envs.parts.recordings import read_recording
 from hitmac.envs.parts.sensors import limits_of
+from hitmac.envs.parts.tilt import make_mount
 from hitmac.signals import end_on_signal
 from tests.agents.deploy.run.camera_servers import LIES, CameraServer, Motor, OnvifServer, ViscaServer
 
 SITE = "examples/site/site.yaml"
 NOISE = {"position_noise": 0.2, "missed_detections": 0.1, "false_detections": 0.02}
+PTZ = {
+    "tilt_limits": [(10, 60)], "mount_height": 5, "vertical_view": 40, "tilt_step": 5, "zoom": (30, 90),
+    "zoom_step": 10,
+}  # fmt: skip
 DETECTOR = 0.05  # seconds from a picture to its detections
 PASSWORD = "CLOSED_LOOP_PASSWORD"
 FAULTS = ("silent", "late", "nonsense")
@@ -56,6 +61,9 @@ class World:
             motor = Motor(pan, acceleration=acceleration, delay=delay, lie=lie)
             kind: Any = OnvifServer if i % 2 == 0 else ViscaServer
             self.servers.append(kind(motor, lost=lost, seed=seed + i))
+            if scenario.tilt_limits:
+                start = -make_mount(scenario).limit[i].mean()
+                self.servers[i].tilt = Motor(start, acceleration=acceleration, delay=delay, lie=lie)
 
     def settings(self) -> dict[int, dict[str, Any]]:
         """Return the settings of the drivers by sensor."""
@@ -64,30 +72,48 @@ class World:
             own = {"host": "127.0.0.1", "port": server.port, "zero": float(self.zero[i]), "sign": int(self.sign[i])}
             onvif = {"driver": "onvif", "user": "operator", "password_env": PASSWORD}
             found[i] = own | (onvif if isinstance(server, OnvifServer) else {"driver": "visca"})
+            if self.scenario.zoom:
+                found[i]["zooms"] = [[0, self.scenario.zoom[1]], [self.ends[i], self.scenario.zoom[0]]]
         return found
 
-    def headings(self) -> np.ndarray:
-        """Return the true headings (n,), degrees."""
-        return self.zero + self.sign * [server.motor.pan for server in self.servers]
+    @property
+    def ends(self) -> list[int]:
+        """Positions of the cameras' narrowest views."""
+        return [1 if isinstance(server, OnvifServer) else 0x4000 for server in self.servers]
+
+    def pose(self) -> dict[str, np.ndarray]:
+        """Return the true headings (n,), tilts and fields of view, degrees."""
+        found = {"heading": self.zero + self.sign * [server.motor.pan for server in self.servers]}
+        if self.scenario.tilt_limits:
+            found["tilt"] = -np.array([server.tilt.pan for server in self.servers]).clip(-90.0, 0.0)
+        if self.scenario.zoom:
+            focal = 1.0 / np.tan(np.radians(0.5 * np.array(self.scenario.zoom[::-1])))
+            share = np.array([server.zoom / end for server, end in zip(self.servers, self.ends, strict=True)])
+            found["field_of_view"] = 2.0 * np.degrees(np.arctan(1.0 / np.interp(share, [0, 1], focal)))
+        return found
 
     def beyond(self) -> float:
-        """Return the largest angle by which a motor has left its pan limits, degrees."""
+        """Return the largest angle by which a motor has left its limits, degrees."""
         reached = np.array([(server.motor.lowest, server.motor.highest) for server in self.servers])
         reached = np.sort(self.zero[:, None] + self.sign[:, None] * reached)
-        return float(np.maximum(self.limits[:, 0] - reached[:, 0], reached[:, 1] - self.limits[:, 1]).max())
+        most = np.maximum(self.limits[:, 0] - reached[:, 0], reached[:, 1] - self.limits[:, 1]).max()
+        for server, (low, high) in zip(self.servers, make_mount(self.scenario).limit, strict=False):
+            most = max(most, low + server.tilt.highest, -server.tilt.lowest - high)
+        return float(most)
 
-    def seen(self, headings: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def seen(self, pose: dict[str, np.ndarray], places: np.ndarray) -> np.ndarray:
         """Return which camera sees which place (n, m)."""
-        return observe(self.scenario, ("visible",), self.position, headings, places)["pairs"][..., 0] > 0
+        given = {"sensor_position": self.position, "target_position": places, **pose}
+        return observe(self.scenario, ("visible",), **given)["pairs"][..., 0] > 0
 
-    def detect(self, seen: np.ndarray, headings: np.ndarray, places: np.ndarray) -> list[np.ndarray]:
+    def detect(self, seen: np.ndarray, pose: dict[str, np.ndarray], places: np.ndarray) -> list[np.ndarray]:
         """Return the detections (k, 2) of each camera: what it sees, with errors, and false ones in its view."""
         found, s = [], self.scenario
         for i, own in enumerate(seen & (self.random.random(seen.shape) >= s.missed_detections)):
             false = np.empty((0, 2))
             for _ in range(self.random.poisson(s.false_detections)):
                 there = np.zeros((1, 2))
-                while not self.seen(headings, there)[i, 0]:
+                while not self.seen(pose, there)[i, 0]:
                     there = self.random.uniform(-1.0, 1.0, (1, 2)) * s.extent
                 false = np.concatenate((false, there))
             found.append(
@@ -106,12 +132,12 @@ class World:
                 if faults:
                     self.fail(k * self.scenario.time_step)
                 places = self.people[k][np.isfinite(self.people[k, :, 0])]
-                headings = self.headings()
-                seen = self.seen(headings, places)
+                pose = self.pose()
+                seen = self.seen(pose, places)
                 coverage.append(seen.any(0).mean() if len(places) else np.nan)
                 lines = [
                     json.dumps({"camera": i, "time": now + offset, "detections": found.round(3).tolist()})
-                    for i, found in enumerate(self.detect(seen, headings, places))
+                    for i, found in enumerate(self.detect(seen, pose, places))
                 ]
                 time.sleep(max(now + DETECTOR - time.monotonic(), 0.0))
                 for line in lines:
@@ -158,7 +184,7 @@ def free_port() -> int:
 
 def closed_loop(
     agent: str, tracks: list[str], minutes: float, *, lost: float = 0.02, faults: bool = False,
-    lie: str | None = None, seed: int = 0,
+    lie: str | None = None, seed: int = 0, ptz: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Run an agent in the closed loop; return its metrics, and the messages of the run."""
     with tempfile.TemporaryDirectory() as name:
@@ -166,6 +192,8 @@ def closed_loop(
         site = load_scenario(SITE)
         past = {"past_tracks": site.tracks, "tracks": (joined(tracks, 60.0 * minutes, folder),)}
         site = site.replace(identities=False, knowledge="shared", episode_steps=0, **past, **NOISE)
+        if ptz:
+            site = site.replace(**PTZ)
         site.save(folder / "site.yaml")
         world, port = World(site, lost, seed, lie), free_port()
         steps = len(world.people) - 1
@@ -219,7 +247,7 @@ def closed_loop(
             "latency 99 %, ms": float(np.quantile(logged.latency, 0.99)),
             "memory at the start, MB": float(np.median(sizes[skipped : skipped + 10])),
             "memory at the end, MB": float(np.median(sizes[-10:])),
-            "beyond pan limits, degrees": world.beyond(), "steps decided": len(logged.time),
+            "beyond limits, degrees": world.beyond(), "steps decided": len(logged.time),
             "rates after the end": rates, "secrets": secret, "messages": said,
         }  # fmt: skip
 
@@ -233,6 +261,7 @@ def main() -> int:
     parser.add_argument("--lost", type=float, default=0.02, help="share of the messages that get lost")
     parser.add_argument("--faults", action="store_true", help="let one camera after the other fail")
     parser.add_argument("--lie", choices=LIES, help="let all cameras report another heading than theirs")
+    parser.add_argument("--ptz", action="store_true", help="let all cameras also tilt and zoom")
     parser.add_argument("--seed", type=int, default=0, help="seed of the noise")
     options = parser.parse_args()
     found = closed_loop(**vars(options))
@@ -244,7 +273,7 @@ def main() -> int:
         options.faults or options.lie or found["coverage"] >= found["simulated"] - 0.02,
         found["latency 99 %, ms"] <= 20.0,
         found["memory at the end, MB"] <= found["memory at the start, MB"] + 8.0,
-        found["beyond pan limits, degrees"] <= 2.0,
+        found["beyond limits, degrees"] <= 2.0,
         not any(found["rates after the end"]) and not found["secrets"],
     ]
     return checks.count(False)

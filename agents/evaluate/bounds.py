@@ -46,13 +46,13 @@ def compute_bound(
 ) -> Bound:
     """Compute the bound `name`, of :func:`bounds_of`, for E episodes of T sub-steps with these seeds.
 
-    `progress` is called with the number of newly finished episodes. Raises ValueError for targets that evade and lenses
-    that zoom, which have no bounds.
+    `progress` is called with the number of newly finished episodes. Raises ValueError for targets that evade, and
+    sensors that zoom or tilt, which have no bounds.
     """
     scenario = load_scenario(scenario)
     reacts = WALKS[scenario.walk].reacts
-    if reacts or scenario.zoom:
-        reason = f"walk is {scenario.walk!r}" if reacts else "zoom is on"
+    if reacts or {"zoom", "tilt"} & set(scenario.decisions):
+        reason = f"walk is {scenario.walk!r}" if reacts else f"sensors also decide on their {scenario.decisions[1]}"
         raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):

@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,12 @@ class Run(NamedTuple):
     latency: np.ndarray  # (F,) milliseconds from the last scan to the orders
     tracks: list[np.ndarray]  # F times (k, 7): x, y, the covariance xx, xy, yy, existence, id
     detections: list[np.ndarray]  # F times (k, 3): camera, x, y; k = 0 if they were not logged
+    tilt: np.ndarray  # (F, n) degrees; (F, 0): the cameras do not tilt
+
+    def seen_from(self, steps: Any) -> dict[str, np.ndarray]:
+        """Return tilts and fields of view at some steps, as arguments of :func:`hitmac.envs.observe`."""
+        zooms = {"field_of_view": self.view[steps]} if self.scenario.zoom else {}
+        return zooms | ({"tilt": self.tilt[steps]} if self.scenario.tilt_limits else {})
 
 
 def read_log(path: str | Path) -> Run:
@@ -51,18 +57,18 @@ def read_log(path: str | Path) -> Run:
         n = scenario.num_sensors
         shapes = {
             "heading": (n,), "view": (n,), "orders": (n,), "time": (), "covered": (), "latency": (), "tracks": (-1, 7),
-            "detections": (-1, 3),
+            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,),
         }  # fmt: skip
         for number, line in enumerate(lines[1:], 2):  # noqa: B007
-            frame = {"detections": []} | json.loads(line)
+            frame = {"detections": [], "tilt": []} | json.loads(line)
             frames.append([np.array(frame[name], np.float64).reshape(shape) for name, shape in shapes.items()])
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
     if not frames:
         raise ValueError(f"{path} has no step")
-    heading, view, orders, time, covered, latency, *lists = zip(*frames, strict=True)
+    heading, view, orders, time, covered, latency, *lists, tilt = zip(*frames, strict=True)
     arrays = map(np.array, (heading, view, orders, time, covered, latency))
-    return Run(header["agent"], scenario, *arrays, *map(list, lists))  # type: ignore[arg-type]
+    return Run(header["agent"], scenario, *arrays, *map(list, lists), np.array(tilt))  # type: ignore
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:
@@ -102,7 +108,8 @@ def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -
             present = (there >= 0) & (there < len(track.place))
             places[present, j] = track.place[there[present]]
         sensors = run.scenario.sensor_positions
-        shown = observe(run.scenario, ("visible",), sensors, run.heading[part], places)["pairs"][..., 0]
+        given = run.scenario, ("visible",), sensors, run.heading[part], places
+        shown = observe(*given, **run.seen_from(part))["pairs"][..., 0]  # type: ignore[arg-type]
         coverage.append(ratio(shown.any(-2).sum(-1), (~np.isnan(places[..., 0])).sum(-1)))
         for now, k in zip(places, part, strict=True):
             tracks = run.tracks[k]

@@ -226,10 +226,10 @@ def _read_config(path: Path) -> PolicyConfig:
 def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
-    Only an executor may omit the zooms or moves of its training. A plain network is built for fixed n and m.
+    Only an executor may omit the zooms, tilts or moves of its training. A plain network is built for fixed n and m.
     """
     trained = config.scenario
-    for decision, words in (("zoom", "lenses zoom"), ("move", "sensors move")):
+    for decision, words in (("zoom", "lenses zoom"), ("tilt", "sensors tilt"), ("move", "sensors move")):
         if config.role == "agent" and decision in trained.decisions and decision not in scenario.decisions:
             raise ValueError(
                 f"{folder} was trained where {words}; those of the scenario {scenario.name!r} do not {decision}"

@@ -310,7 +310,8 @@ def foresee_all(forecast, scene, turns, first, futures, share):
     """
     sampling, clear, stages = forecast.sampling, scene.clear, forecast.horizon.middle.shape[0]
     (rows, m), moves, shared = scene.present.shape, np.empty(stages), np.empty(stages, np.int64)
-    planned = np.empty((forecast.horizon.stage.shape[0] if sampling.evades else 0, scene.ahead.shape[1], 7))
+    evaded = forecast.horizon.stage.shape[0] if sampling.evades else 0
+    planned = np.empty((evaded, scene.ahead.shape[1], scene.ahead.shape[2]))
     nobody, one = np.empty((0, 7)), np.empty((scene.belief.body.shape[2], 1))
     for low, high in blocks(futures.length.shape[0], share):
         for k in range(low, high):

@@ -23,6 +23,7 @@ from hitmac.envs.parts.lenses import KEEP, NARROWER, WIDER, make_lens
 from hitmac.envs.parts.motors import delay_of
 from hitmac.envs.parts.rails import STAND, make_rails
 from hitmac.envs.parts.sensors import limits_of
+from hitmac.envs.parts.tilt import DOWN, UP, make_mount
 from hitmac.envs.parts.values import make_values
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import NotNegative, Range, convert, over, positive, whole_number
@@ -37,10 +38,10 @@ class PlanningPolicy(RulePolicy):
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
         The k decisions :attr:`decides` are ordered as in the actions: first the values of staying, turning left and
-        turning right for all sensors; with zoom then those of keeping, narrowing and widening the view; on rails then
-        those of staying in place, moving forward and moving back. The value of an action is that of the sensor's best
-        plan that begins with it: the discounted coverage that the plans of the other sensors, as of its last revision,
-        do not provide, minus the cost of turning.
+        turning right for all sensors; with zoom then those of keeping, narrowing and widening the view; with tilts then
+        those of staying, tilting down and up; on rails then those of staying in place, moving forward and moving back.
+        The value of an action is that of the sensor's best plan that begins with it: the discounted coverage that the
+        plans of the other sensors, as of its last revision, do not provide, minus the cost of turning.
 
         Planners of scenes also accept `targets` (B, n, k), int: the targets listed in pairs (B, n, k, d) and mask
         (B, n, k), the nearest to each sensor; -1 marks an empty place. None: place j is target j.
@@ -61,6 +62,7 @@ class PlanningPolicy(RulePolicy):
 
 
 _DISTANCES = 128  # of which the share of hidden targets is known
+_TILTED = 15.0  # degrees by which tilts of ways change, unless one step is more
 _ZOOMED = 10.0, 30.0, 75.0  # degrees by which the lenses of ways change in a game, whose steps are small
 _BLOCK = 1 << 21  # bytes of the views and futures that a thread computes at once, so that they stay in its cache
 
@@ -70,7 +72,7 @@ class PlannerState(NamedTuple):
 
     beliefs: BeliefState | TracksState
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
-    ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 without zoom and rails
+    ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 without zoom, tilts and rails
 
 
 _NO_SHARES = 0, np.zeros((0, 0, 0), np.float32)
@@ -114,8 +116,9 @@ class PlannerAgent(PlanningPolicy):
 
     On rails, a plan also includes one motion for the whole horizon: stay, or move forward or back at every sub-step.
     With zoom it includes one step of the lens, narrower or wider, or none; with warehouses, steps that add up to 10, 30
-    or 75 degrees. Targets that evade are expected to react to
-    the last plans. Plans respect the sensors' pan limits.
+    or 75 degrees. With `tilt_limits` it may instead include one step of the tilt, or steps that add up to 15 degrees,
+    each at the cost of a turn. Targets that evade are expected to react to the last plans. Plans respect the sensors'
+    pan limits.
 
     Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
     sensor with the k targets whose futures are most often in its range. The option `radius` is not allowed, since a
@@ -202,7 +205,20 @@ class PlannerAgent(PlanningPolicy):
             Forecast(beliefs.rules, horizon, sampling, beliefs.pieces, turned),
             Sensors(turned, limits, farthest, ways, hidden, horizon, samples),
             worth,
-            Search(samples, m, self.restarts, self.rounds, cost, stage, weight, farthest, limited, first, worth.shares),
+            Search(
+                samples,
+                m,
+                self.restarts,
+                self.rounds,
+                cost,
+                stage,
+                weight,
+                farthest,
+                limited,
+                first,
+                self.turn_cost * ways.tilts,
+                worth.shares,
+            ),
             then,
         )
 
@@ -303,7 +319,7 @@ class PlannerAgent(PlanningPolicy):
             np.empty((number, n, listed), np.int32),
             np.empty((number, g, worth.levels, stages, own_words), np.uint64), np.ones((number, terms), np.float32),
         )  # fmt: skip
-        settings = Settings(scene.ahead, scene.clear, scene.lens, scene.along)
+        settings = Settings(scene.ahead, scene.clear, scene.lens, scene.along, scene.tilt)
         for first in range(0, rows, number):
             last = min(first + number, rows)
             if last - first < number:
@@ -339,13 +355,17 @@ def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
     zooms = [(KEEP, 0)]
     for degrees in (_ZOOMED if scenario.is_game else (scenario.zoom_step,)) if scenario.zoom else ():
         zooms += [(zoom, math.ceil(degrees / scenario.zoom_step)) for zoom in (NARROWER, WIDER)]
-    each = [(*zoom, move) for zoom in zooms for move in moves]
-    actions = dict(zip(("zoom", "zooms", "move"), np.array(each).T.copy(), strict=True))
+    counts = sorted({1, math.ceil(_TILTED / scenario.tilt_step)}) if scenario.tilt_limits else ()
+    turned = [(*zoom, 0, 0) for zoom in zooms] + [(KEEP, 0, tilt, count) for count in counts for tilt in (DOWN, UP)]
+    each = [(*one, move) for one in turned for move in moves]
+    actions = dict(zip(("zoom", "zooms", "tilt", "tilts", "move"), np.array(each).T.copy(), strict=True))
     first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(each))
-    then = np.array([each.index((KEEP, 0, move)) for *_, move in each])
+    then = np.array([each.index((KEEP, 0, 0, 0, move)) for *_, move in each])
     rails, step = make_rails(scenario.rails or [[(0.0, 0.0)]]), float(scenario.rail_step)
     clear = Sight(scenario).along(rails, step) if scenario.rails else np.zeros((0, 0, 0), np.float32)
-    return Ways(**actions, lens=make_lens(scenario), rails=rails, rail_step=step, rail_clear=clear), first, then
+    mount = make_mount(scenario)
+    ways = Ways(**actions, lens=make_lens(scenario), mount=mount, rails=rails, rail_step=step, rail_clear=clear)
+    return ways, first, then
 
 
 def _worth(scenario: Scenario) -> Worth:

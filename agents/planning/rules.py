@@ -23,6 +23,7 @@ from hitmac.agents.policy import (
 )
 from hitmac.envs.base.streams import stream_integers, stream_keys
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
+from hitmac.envs.parts.tilt import DOWN, UP
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
@@ -32,6 +33,17 @@ _MOST_TURNS = 10_000  # to the farthest heading considered
 def towards(turns: np.ndarray) -> np.ndarray:
     """Return left for positive numbers, right for negative numbers, and stay for 0."""
     return np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY))
+
+
+def tilts_towards(pairs: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Return the tilts (...,) towards the target, of the `chosen` (..., m), least beyond an edge of the view.
+
+    The last one of the features `pairs` (..., m, d) is `beyond_edges`.
+    """
+    beyond = pairs[..., -1]
+    least = np.where(chosen, np.abs(beyond), np.inf).argmin(-1)[..., None]
+    to_least = np.take_along_axis(np.where(chosen, beyond, 0.0), least, -1)[..., 0]
+    return np.where(to_least < 0, DOWN, np.where(to_least > 0, UP, STAY))
 
 
 def nearest_headings(turn: float) -> np.ndarray:
@@ -76,6 +88,7 @@ class RulePolicy:
 
     Attributes:
         features: the observation features of the policy, names out of :data:`hitmac.envs.FEATURES`.
+        tilts: True if the policy also observes `beyond_edges` where sensors tilt, as its last feature, and tilts them.
         by_value: True if the policy also observes `value`, after its features, in a scenario with values.
         needs_scenario: True if a level of the hierarchy requires the scenario.
         per_sensor: True if the policy without a scenario decides for rows of single sensors.
@@ -84,6 +97,7 @@ class RulePolicy:
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
+    tilts: ClassVar[bool] = False
     by_value: ClassVar[bool] = False
     needs_scenario: ClassVar[bool] = False
     per_sensor: ClassVar[bool] = False
@@ -95,6 +109,9 @@ class RulePolicy:
         self.seed = checked_seed(seed)
         if self.by_value and self.scenario.has_values:
             self.features = (*self.features, "value")  # type: ignore[misc]
+        if self.tilts and self.scenario is not None and self.scenario.tilt_limits:
+            self.features = (*self.features, "beyond_edges")  # type: ignore[misc]
+            self.decides = ("turn", "tilt")
 
     def near(self) -> dict[str, Any] | None:
         """Return the observation options for the nearest targets that suffice in a large scene; None: all are needed.
@@ -213,19 +230,24 @@ class StillAgent(RulePolicy):
 
 
 class NearestAgent(RulePolicy):
-    """Agent whose sensors turn towards their nearest target unless its bearing is within half a turn."""
+    """Agent whose sensors turn and tilt towards their nearest target, unless it is within half a turn, or the edges."""
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
+    tilts: ClassVar[bool] = True
     nearest: ClassVar[int | None] = 1
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
-        """Return the turns (B, n) towards the nearest targets; sensors without any stay."""
+        """Return the turns (B, n), and tilts (B, 2 n), towards the nearest targets; sensors without any stay."""
         bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
         distance = np.where(mask, pairs[..., 1], np.inf)
         nearest = distance.argmin(-1)[..., None]
         to_nearest = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
         off = np.abs(to_nearest) > self.scenario.of_each_sensor("turn_angle") / 2
-        return towards(np.where(mask.any(-1) & off, to_nearest, 0.0))
+        turns = towards(np.where(mask.any(-1) & off, to_nearest, 0.0))
+        if len(self.decides) == 1:
+            return turns
+        chosen = (np.arange(mask.shape[-1]) == nearest) & mask.astype(bool)
+        return np.concatenate((turns, tilts_towards(pairs, chosen)), -1)
 
 
 class GreedyAgent(RulePolicy):
@@ -233,21 +255,26 @@ class GreedyAgent(RulePolicy):
 
     Targets count by value, and until `seen_by` sensors have chosen them. Headings are whole numbers of turns away, at
     most 10,000; ties go to the nearest heading. The agent assumes targets that stand still and sensors without pan
-    limits.
+    limits. Sensors that tilt count the targets in the range of their lenses, and tilt towards the one in view at that
+    heading that is least beyond an edge.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
     by_value: ClassVar[bool] = True
+    tilts: ClassVar[bool] = True
 
     def near(self) -> dict[str, Any]:
         """Return the targets in range, 16 at most."""
         return {"nearest": 16, "radius": farthest_reach(self.scenario)}
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
-        """Return the turn (B, n) towards each sensor's heading."""
+        """Return the turn (B, n) towards each sensor's heading, and the tilt (B, 2 n)."""
         bearing, distance, view, reach, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
-        actions = np.zeros(pairs.shape[:2], np.int64)
+        if tilting := "tilt" in self.decides:
+            reach = self.scenario.of_each_sensor("sensing_range")[:, None] / self.scenario.distance_scale
+            in_range = (distance <= reach) & mask.astype(bool)
+        actions, tilts = np.zeros((2, *pairs.shape[:2]), np.int64)
         targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape) if targets is None else targets
         scenes = np.arange(len(pairs))
         wanted = np.full((len(pairs), targets.max(initial=0) + 1), self.scenario.seen_by)
@@ -258,9 +285,11 @@ class GreedyAgent(RulePolicy):
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
             sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
             listed = targets[:, i]  # (B, k)
-            worth = (wanted[scenes[:, None], listed] > 0) * (values[0][:, i] if values else 1)
+            worth = (wanted[scenes[:, None], listed] > 0) * (values[0][:, i] if self.scenario.has_values else 1)
             best = (sees * worth[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
             actions[:, i] = towards(steps[best])
+            if tilting:
+                tilts[:, i] = tilts_towards(pairs[:, i], sees[scenes, best] & (worth > 0))
             scene, place = np.nonzero(sees[scenes, best])
             wanted[scene, listed[scene, place]] -= 1
-        return actions
+        return np.concatenate((actions, tilts), -1) if tilting else actions

@@ -29,6 +29,7 @@ class Search(NamedTuple):
     farthest: int  # most turns to either side of any sensor
     limited: bool  # a sensor has pan limits
     first: np.ndarray  # (d, A) int64: first action of each way, for each decision after the turn
+    cost: np.ndarray  # (A,) of each way
     shares: np.ndarray  # (k,) of a sample's worth that the first, second, ... k-th sensor gains, see shares_of
 
 
@@ -213,6 +214,8 @@ def _value_of(search, levels, terms, room):
                     total += weight * terms[term] * np.int32(popcount(layers[q, 0, 0]))
         for i in range(n):
             total -= cost * abs(plans[i, h] - plans[i, h - 1])
+    for i in range(n):
+        total -= search.cost[room.ways[i]]
     return total
 
 
@@ -305,7 +308,8 @@ def _improve(search, views, r, order, room):
                 values[n + d * n + i] = -np.inf
             for way in range(sees.shape[1]):
                 _best_plan(search, views, r, i, way, room)
-                stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
+                own = search.cost[way]
+                stay, left, right = value[1, now] - own, value[1, now + 1] - cost - own, value[1, now - 1] - cost - own
                 best = max(stay, left, right)
                 if search.limited:
                     left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)

@@ -18,18 +18,22 @@ from hitmac.envs.base.threads import blocks
 from hitmac.envs.parts.knowledge import popcount
 from hitmac.envs.parts.lenses import Lens, view_ahead
 from hitmac.envs.parts.rails import STAND, Rails, place_ahead, rail_of
+from hitmac.envs.parts.tilt import Mount, edges_ahead
 from hitmac.envs.parts.values import Values, value_of
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
 
 class Ways(NamedTuple):
-    """Ways of plans: the motion along the rail at every sub-step, and the zoom at the first ones, then kept."""
+    """Ways of plans: the motion along the rail at every sub-step, and zoom and tilt at the first ones, then kept."""
 
     move: np.ndarray  # (A,) int64 actions
     zoom: np.ndarray  # (A,) int64 actions
     zooms: np.ndarray  # (A,) int64 sub-steps with that zoom
+    tilt: np.ndarray  # (A,) int64 actions
+    tilts: np.ndarray  # (A,) int64 sub-steps with that tilt
     lens: Lens
+    mount: Mount
     rails: Rails
     rail_step: float
     rail_clear: np.ndarray  # (r, P, DIRECTIONS) obstacles around the rails' places; or empty: as at the present place
@@ -75,10 +79,11 @@ class Near(NamedTuple):
 class Settings(NamedTuple):
     """Sensors of R rows at the beginning of the plans, see :class:`~hitmac.agents.tracking.beliefs.Scene`."""
 
-    ahead: np.ndarray  # (R, n, 7)
+    ahead: np.ndarray  # (R, n, 7 or 8)
     clear: np.ndarray  # (B or 1, n, DIRECTIONS)
     lens: np.ndarray  # (R, n)
     along: np.ndarray  # (R, n)
+    tilt: np.ndarray  # (R, n)
 
 
 class _Lens(NamedTuple):
@@ -91,6 +96,7 @@ class _Lens(NamedTuple):
     moved_x: np.float32  # from (x, y) on
     moved_y: np.float32
     squared: np.float32  # of the range
+    near: np.float32  # squared distance of the near edge
     half_view: np.float32  # degrees
     per_turn: np.float32  # turns per degree
 
@@ -116,6 +122,15 @@ def _write_sides(lens, dx, dy, near, most, sides, e):
     sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
 
 
+@inlined
+def _leave_out_near(lens, xs, ys, sides):
+    """Bring the entries before the near edge of a sensor into view from no heading."""
+    for k in range(CHUNK if lens.near > np.float32(0.0) else 0):
+        dx, dy = xs[k] - lens.x - lens.moved_x, ys[k] - lens.y - lens.moved_y
+        if dx * dx + dy * dy < lens.near:
+            sides[1, k], sides[3, k] = sides[0, k], sides[2, k]
+
+
 @compiled
 def _mark(x, y, who, lens, clear, most, sides, row):
     """Write the samples in view of a sensor from each heading into `row` (2 * most + 2,).
@@ -134,6 +149,7 @@ def _mark(x, y, who, lens, clear, most, sides, row):
             for k in range(CHUNK):
                 dx, dy = xs[k] - lens.x - lens.moved_x, ys[k] - lens.y - lens.moved_y
                 _write_sides(lens, dx, dy, dx * dx + dy * dy <= lens.squared, most, own, k)
+            _leave_out_near(lens, xs, ys, own)
             continue
         closest = np.float32(np.inf)  # with obstacles, chunks out of range are worth a test
         for k in range(CHUNK):
@@ -148,6 +164,7 @@ def _mark(x, y, who, lens, clear, most, sides, row):
             dx, dy = xs[k] - lens.x - lens.moved_x, ys[k] - lens.y - lens.moved_y
             near = (dx * dx + dy * dy <= lens.squared) & is_clear(clear, dx, dy)
             _write_sides(lens, dx, dy, near, most, own, k)
+        _leave_out_near(lens, xs, ys, own)
     for k in range(row.shape[0]):
         row[k] = 0
     again = np.floor((np.float32(180.0) - lens.half_view) * lens.per_turn) <= most
@@ -233,9 +250,18 @@ def mark_all(sensors, settings, first, futures, views, share):
                             begin, steps = settings.along[r, i], horizon.middle[s]
                             x, y, place = place_ahead(ways.rails, rail, ways.rail_step, ways.move[way], steps, begin)
                         squared, half = _lens_ahead(ways, way, horizon.middle[s], view[VIEW_RANGE], field)
+                        squared, near = edges_ahead(
+                            ways.mount,
+                            i,
+                            ways.tilt[way],
+                            min(horizon.middle[s], ways.tilts[way]),
+                            settings.tilt[r, i],
+                            half,
+                            squared,
+                        )
                         lens = _Lens(
                             one(view[VIEW_X]), one(view[VIEW_Y]), one(view[VIEW_COS]), one(view[VIEW_SIN]), x, y,
-                            one(squared), one(half), one(1.0 / max(sensors.turn[i], 1e-6)),
+                            one(squared), one(near), one(half), one(1.0 / max(sensors.turn[i], 1e-6)),
                         )  # fmt: skip
                         here = clear[i]
                         if place >= 0 and ways.rail_clear.shape[0] > 0:
@@ -307,7 +333,7 @@ def weigh_all(worth, sampling, every, own, views, share):
 
 @allocating
 def _list_likeliest(near, views, futures, listed):
-    """List the k targets with the most samples in reach of each sensor, given its view (n, 7) with the longest range.
+    """List the k targets with the most samples in reach of each sensor, given its view with the longest range.
 
     Samples of all stages count, by value, in lists with one target in a word. Targets without any are omitted.
     """
@@ -319,7 +345,7 @@ def _list_likeliest(near, views, futures, listed):
             widest = max(widest, reach[i])
     start, order = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
     x, y, found = np.empty(n), np.empty(n), np.zeros((n, m), np.int32)  # samples in reach of each sensor
-    sort_into_cells(cells, views.reshape(n, 7, 1), works, 0, start, order, x, y)
+    sort_into_cells(cells, views.reshape(n, views.shape[1], 1), works, 0, start, order, x, y)
     for j in range(m):
         for stage in range(1, futures.length.shape[0]):
             for e in range(futures.length[stage, j]):

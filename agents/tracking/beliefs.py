@@ -23,6 +23,7 @@ from hitmac.envs.base.compile import inlined, kernel
 from hitmac.envs.base.nearest import make_cells
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.base.threads import Threads, blocks, cores
+from hitmac.envs.parts.tilt import edges_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import positive
 
@@ -103,13 +104,14 @@ class Scene(NamedTuple):
 
     belief: Belief
     known: np.ndarray  # (R, m, 5)
-    views: np.ndarray  # (R, n, 7), range 0 of a sensor that does not work
+    views: np.ndarray  # (R, n, 7), with tilts (R, n, 8), range 0 of a sensor that does not work
     clear: np.ndarray  # (B or 1, n, DIRECTIONS) of :class:`~hitmac.agents.tracking.sight.Sight`
     present: np.ndarray  # (R, m) bool
     time: np.ndarray  # (R,) int64: sub-steps since the episode began
-    ahead: np.ndarray  # (R, n, 7) views once pending commands have taken effect
+    ahead: np.ndarray  # the views once pending commands have taken effect, with the ranges of the lenses
     lens: np.ndarray  # (R, n) fields of view, degrees, as far as they are certain
     along: np.ndarray  # (R, n) places on the rails, divided by their lengths
+    tilt: np.ndarray  # (R, n) degrees below the horizon
 
 
 @kernel
@@ -308,11 +310,18 @@ class Estimator:
     def _scene(
         self, frame: Frame, known: np.ndarray, views: np.ndarray, clear: np.ndarray, present: np.ndarray, **now: Any
     ) -> Scene:
-        """Return the scene, given the settings (B, n) of the sensors: lens, place on the rail, and pending turn."""
-        lens, along, pending = (np.repeat(now[name], self.rows, 0) for name in ("lens", "along", "pending"))
+        """Return the scene, given the settings (B, n) of the sensors: lens, place on the rail, pending turn, tilt."""
+        names = "lens", "along", "pending", "tilt"
+        lens, along, pending, tilt = (np.repeat(now[name], self.rows, 0) for name in names)
         ahead = sight.turned_views(views, pending) if self.scenario.turn_rates else views
-        lens = sight.certain_view(np.where(lens > 0.0, lens, self._view), self.scenario)
-        return Scene(frame.belief, known, views, clear, present, frame.rows.time, ahead, lens, along.astype(np.float64))
+        lens = np.where(lens > 0.0, lens, self._view)
+        if self.scenario.tilt_limits:
+            ahead = ahead.copy()
+            longest = self.scenario.of_each_sensor("sensing_range") ** 2 * (self._view / lens)
+            ahead[..., VIEW_RANGE] = np.where(views[..., VIEW_RANGE] > 0.0, longest, 0.0)
+        lens = sight.certain_view(lens, self.scenario)
+        along, tilt = along.astype(np.float64), tilt.astype(np.float64)
+        return Scene(frame.belief, known, views, clear, present, frame.rows.time, ahead, lens, along, tilt)
 
 
 class BeliefState(NamedTuple):
@@ -376,7 +385,7 @@ class Beliefs(Estimator):
     )  # fmt: skip
 
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0, *, plans: bool = False) -> None:
-        more: dict[str, Any] = {"field_of_view": scenario.zoom}
+        more: dict[str, Any] = {"field_of_view": scenario.zoom, "tilt": scenario.tilt_limits}
         more |= {"along": scenario.rails, "pending_turn": scenario.turn_rates} if plans else {}
         self.features = (*Beliefs.features, *(name for name, given in more.items() if given))  # type: ignore[misc]
         super().__init__(scenario, particles, seed)
@@ -424,7 +433,8 @@ class Beliefs(Estimator):
         settings = dict(zip(self.features, np.moveaxis(pairs[:, :, 0], -1, 0), strict=True))  # (B, n) each
         shown = dict(zip(self.features, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m) each
         lens = 360.0 * shown["field_of_view"][..., 0] if scenario.zoom else nothing
-        views = self._views(shown, lens)
+        tilt = 90.0 * settings.get("tilt", nothing)
+        views = self._views(shown, lens, tilt)
         frame = self._begin(BeliefState, self._shapes, self._in_the_way(views, discs), state, episode_start)
         new, rows, run = frame.new, frame.rows, frame.run
         new.last_age[frame.starts], new.present[frame.starts] = np.inf, self._finder is None
@@ -434,7 +444,7 @@ class Beliefs(Estimator):
         clear = self._sight.clear(views[::g, :, VIEW_X], views[::g, :, VIEW_Y], discs)
         scene = self._scene(
             frame, known, views, clear, rows.present, lens=lens, along=settings.get("along", nothing),
-            pending=180.0 * settings.get("pending_turn", nothing),
+            pending=180.0 * settings.get("pending_turn", nothing), tilt=tilt,
         )  # fmt: skip
         deviation = np.zeros((len(views), m if self._finder is not None else 0))
         if self.rules.deviation > 0.0:
@@ -459,8 +469,8 @@ class Beliefs(Estimator):
         known = self._sight.discs[None] if discs is None else np.repeat(discs, self.rows, 0)
         return np.concatenate((sensors, np.broadcast_to(known, (len(views), *known.shape[1:]))), 1)
 
-    def _views(self, shown: Mapping[str, np.ndarray], lens: np.ndarray) -> np.ndarray:
-        """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
+    def _views(self, shown: Mapping[str, np.ndarray], lens: np.ndarray, tilt: np.ndarray) -> np.ndarray:
+        """Return the views (R, n, 7 or 8) of the sensors, with the probabilities that they report to the rows."""
         scenario = self.scenario
         cos, sin, x, y = (shown[name][..., 0] for name in ("heading_cos", "heading_sin", "sensor_x", "sensor_y"))
         x, y = scenario.extent[0] * x, scenario.extent[1] * y
@@ -468,7 +478,10 @@ class Beliefs(Estimator):
         view = np.where(lens > 0.0, lens, self._view)  # of a sensor that does not work, that of the start
         half = np.where(view < 360.0, np.cos(np.radians(0.5 * sight.certain_view(view, scenario))), -2.0)
         squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
-        views = np.stack((x, y, cos, sin, half, squared * working, working), -1)
+        edges: tuple[np.ndarray, ...] = (squared,)
+        if scenario.tilt_limits:
+            edges = edges_of(scenario, squared, view, tilt)
+        views = np.stack((x, y, cos, sin, half, edges[0] * working, working, *edges[1:]), -1)
         chance = 1.0 - float(np.mean(scenario.miss_rates))
         if scenario.random_discs and not self.shown:
             chance *= _OBSTRUCTED
@@ -509,7 +522,7 @@ class Beliefs(Estimator):
         return Reports(report, targets, mask, np.ascontiguousarray(every[..., VIEW_X : VIEW_Y + 1]), within)
 
     def _certain(self, views: np.ndarray, within: np.ndarray) -> np.ndarray:
-        """Return the views (R, n, 7) with ranges within which the lists show every target in view."""
+        """Return the views with ranges within which the lists show every target in view."""
         if self.rules.all_known:
             return views
         certain, most = views.copy(), within

@@ -338,10 +338,12 @@ class TrackFeatures:
         place, velocity, age = known[..., :2], known[..., 2:4], known[..., AGE]
         heading = np.degrees(np.arctan2(views[..., VIEW_SIN], views[..., VIEW_COS]))
         zoomed = 2.0 * np.degrees(np.arccos(np.maximum(views[..., VIEW_HALF], -1.0)))
+        zoomed = np.where(works, zoomed, 360.0)
         return observe(
             self._named, self.features, np.where(works[..., None], views[..., VIEW_X : VIEW_Y + 1], np.nan), heading,
             place, place - velocity * self.scenario.time_step, age=np.where(np.isnan(age), np.inf, age),
             field_of_view=zoomed if self.scenario.zoom else None,
+            tilt=scene.tilt if self.scenario.tilt_limits else None,
         )  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class DetectionFeed:
 
     def observe(
         self, now: float, position: Any, heading: Any, field_of_view: Any = None, along: Any = None, *,
-        rate: Any = None, commands: Any = None,
+        tilt: Any = None, rate: Any = None, commands: Any = None,
     ) -> dict[str, np.ndarray]:  # fmt: skip
         """Return the observation at a time, from the scans since the last call.
 
@@ -134,6 +134,7 @@ class DetectionFeed:
             position: (n, 2), places of the sensors; NaN: the sensor does not work.
             heading: (n,), degrees, counter-clockwise, 0 along +x; NaN: the sensor does not work.
             field_of_view: (n,), degrees, of zooming lenses; None: those of the scenario.
+            tilt: (n,), degrees below the horizon, of sensors that tilt; None: the middle of their limits.
             along: (n,), distances of the sensors along the scenario's rails, from their first corners.
             rate: (n,), rates at which motors turn the sensors, degrees per second; None: 0.
             commands: (D, n), rates commanded in the last `command_delay` sub-steps, oldest first; None: 0.
@@ -149,7 +150,7 @@ class DetectionFeed:
                 unchanged.
         """
         now, n = convert("now", float, now), self.scenario.num_sensors
-        measured = {"field_of_view": field_of_view, "along": along, "rate": rate, "commands": commands}
+        measured = {"field_of_view": field_of_view, "tilt": tilt, "along": along, "rate": rate, "commands": commands}
         sensors = sensor_rows(self.scenario, position, heading, **measured)
         if sensors.shape[:-1] != (n,):
             shapes = np.shape(position), np.shape(heading)

@@ -519,12 +519,14 @@ class ParticleTracker:
 
         Args:
             views: (B, n, 7) views of the sensors: x, y, cosine and sine of the heading, cosine of half the field of
-                view (-2: all round), range squared, probability of detecting a target in view (0: no look).
+                view (-2: all round), range squared, probability of detecting a target in view (0: no look); or (B, n,
+                8), also the squared distance of a near edge.
             unseen: (B, m) bool.
         """
         views = np.ascontiguousarray(views, np.float64)
-        if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
-            raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
+        if views.ndim != 3 or len(views) != len(self.belief.weight) or views.shape[2] not in (7, 8):
+            b = len(self.belief.weight)
+            raise ValueError(f"views has shape {views.shape}; it must be ({b}, n, 7), or ({b}, n, 8)")
         check_finite("views", views)
         clear = self._sight.clear(views[..., VIEW_X], views[..., VIEW_Y])
         self._threads.run(miss_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)

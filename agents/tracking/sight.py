@@ -11,8 +11,9 @@ from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.parts.rails import Rails, point_on
 from hitmac.envs.scenario import Scenario
 
-# A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.
-VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7)
+# A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect; where
+# sensors tilt also the squared distance of the near edge, and the range is the far one.
+VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE, VIEW_NEAR = range(8)
 DIRECTIONS = 2048
 """Directions from a sensor in which the distance to the nearest obstacle is known."""
 
@@ -25,7 +26,7 @@ NO_CELLS = Cells(0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 class Watch(NamedTuple):
     """Views of a scene, and the obstacles in their way."""
 
-    views: np.ndarray  # (n, 7)
+    views: np.ndarray  # (n, 7 or 8)
     clear: np.ndarray  # (n, DIRECTIONS) of :class:`Sight`, or (n, 0) without obstacles
     cells: Cells  # by which only the views near a particle are tested; without columns: all are
     start: np.ndarray  # (C + 2,) int32: first view of each cell
@@ -44,7 +45,7 @@ def watch_from(views, clear, cells):
         for i in range(n):
             detects[i, 0] = views[i, VIEW_CHANCE] > 0.0 and views[i, VIEW_RANGE] > 0.0
             squared = max(squared, views[i, VIEW_RANGE] if detects[i, 0] else 0.0)
-        sort_into_cells(cells, views.reshape(n, 7, 1), detects, 0, start, number, np.empty(n), np.empty(n))
+        sort_into_cells(cells, views.reshape(n, views.shape[1], 1), detects, 0, start, number, np.empty(n), np.empty(n))
     return Watch(views, clear, cells, start, number, math.sqrt(squared))
 
 
@@ -78,7 +79,7 @@ def is_clear(clear, dx, dy):
 
 @inlined
 def in_view(view, clear, x, y):
-    """Return True if (x, y) is in the range and the field of view of a view (7,), and not behind an obstacle.
+    """Return True if (x, y) is in the range and the field of view of a view (7 or 8,), and not behind an obstacle.
 
     `clear` is that of the sensor, see :class:`Sight`: (DIRECTIONS,), or (0,) without obstacles.
     """
@@ -86,6 +87,7 @@ def in_view(view, clear, x, y):
     squared = dx * dx + dy * dy
     ahead = view[VIEW_COS] * dx + view[VIEW_SIN] * dy
     seen = (squared <= view[VIEW_RANGE]) & (ahead > view[VIEW_HALF] * math.sqrt(squared))
+    seen = seen and (view.shape[0] == VIEW_NEAR or squared >= view[VIEW_NEAR])
     return seen and (clear.shape[0] == 0 or is_clear(clear, dx, dy))
 
 

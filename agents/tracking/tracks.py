@@ -168,7 +168,8 @@ class Tracks(Estimator):
             mask: (B, n, d) bool, the valid detections.
             sensors: (B, n, 7) x, y, sine and cosine of the heading, half the field of view in degrees, range, and the
                 place on the rail / its length; with motors (B, n, 9), also the rate and the pending turn in degrees;
-                all 0 for a sensor that does not work. The place and the rate are ignored, without a planner all three.
+                with tilts two more, the tilt in degrees and the distance of the near edge; all 0 for a sensor that does
+                not work. The place and the rate are ignored, without a planner all three.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins; their tracks are forgotten.
             looked: (B, n) bool, the sensors that have looked since the last call; that the others detect nothing is no
@@ -179,7 +180,8 @@ class Tracks(Estimator):
         """
         detections, mask, sensors = self.checked(detections, mask, sensors)
         detections[..., 2::2] += (_ROUNDED * min(self.scenario.extent)) ** 2
-        of = dict(zip(COLUMNS, np.moveaxis(sensors, -1, 0), strict=False))
+        names = COLUMNS if not self.scenario.tilt_limits else (*COLUMNS[: sensors.shape[-1] - 2], "tilt", "near")
+        of = dict(zip(names, np.moveaxis(sensors, -1, 0), strict=False))
         g, k, p, rows = self.rows, self.most, self.particles, len(mask) * self.rows
         frame = self._begin(TracksState, self._shapes, np.zeros((rows, 0, 3)), state, episode_start)
         new, run = frame.new, frame.run
@@ -189,10 +191,10 @@ class Tracks(Estimator):
         clear = np.zeros((1, self.scenario.num_sensors, 0), np.float32)
         if not self.model.everywhere:
             clear = self._sight.clear(of["x"], of["y"])
-        present = np.zeros((rows, k), np.bool_)
+        present, nothing = np.zeros((rows, k), np.bool_), np.zeros(mask.shape[:2])
         scene = self._scene(
             frame, frame.rows.known, self._views(of), clear, present, lens=2.0 * of["half_view"], along=of["along"],
-            pending=of.get("pending", np.zeros(mask.shape[:2])),
+            pending=of.get("pending", nothing), tilt=of.get("tilt", nothing),
         )  # fmt: skip
         scanned = scene
         if looked is not None:
@@ -232,11 +234,13 @@ class Tracks(Estimator):
         """Return the arrays of an observation as float64 and bool; raise ValueError as :meth:`update` does."""
         n = self.scenario.num_sensors
         detections, mask, sensors = np.asarray(detections), np.asarray(mask), np.asarray(sensors)
-        shapes = (*mask.shape, 5), (*mask.shape[:1], n, 9 if sensors.shape[-1:] == (9,) else 7)
+        tilts = 2 * bool(self.scenario.tilt_limits)
+        columns = tilts + (9 if sensors.shape[-1:] == (9 + tilts,) else 7)
+        shapes = (*mask.shape, 5), (*mask.shape[:1], n, columns)
         if mask.ndim != 3 or mask.shape[1] != n or (detections.shape, sensors.shape) != shapes:
             raise ValueError(
                 f"detections, mask and sensors have shapes {detections.shape}, {mask.shape} and {sensors.shape}; they "
-                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, 7)"
+                f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, {columns})"
             )
         detections, mask = np.array(detections, np.float64), np.ascontiguousarray(mask != 0)
         check_detections(self.scenario, detections, mask, "detection {2} of sensor {1} in scene {0}")
@@ -244,9 +248,10 @@ class Tracks(Estimator):
         return detections, mask, np.ascontiguousarray(sensors, np.float64)
 
     def _views(self, of: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the views (R, n, 7) of the sensors with these columns (B, n)."""
+        """Return the views (R, n, 7 or 8) of the sensors with these columns (B, n)."""
         half = 0.5 * certain_view(2.0 * of["half_view"], self.scenario)
         half_cosine = np.where(of["half_view"] < 180.0, np.cos(np.radians(half)), -2.0)
         chance = (1.0 - np.mean(self.scenario.miss_rates)) * (of["range"] > 0.0)
-        views = np.stack((of["x"], of["y"], of["cos"], of["sin"], half_cosine, of["range"] ** 2, chance), -1)
+        near = [of["near"] ** 2] if "near" in of else []
+        views = np.stack((of["x"], of["y"], of["cos"], of["sin"], half_cosine, of["range"] ** 2, chance, *near), -1)
         return np.repeat(views, self.rows, 0)

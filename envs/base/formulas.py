@@ -37,8 +37,15 @@ def half_turns(y, x):
     return turns if (y >= 0.0) & (turns < 1.0) else -turns
 
 
+@inlined
+def row_or_0(sensor, row, b):
+    """Return a row of a sensor, 0 if it has no such row."""
+    return sensor[row, b] if sensor.shape[0] > row else 0.0
+
+
 _SCOPE: dict[str, Any] = vars(features) | {
     "half_turns": half_turns, "choose": choose, "least": min, "most": max, "sqrt": math.sqrt, "cos": math.cos,
+    "tan": math.tan, "row_or_0": row_or_0,
     "radians": math.radians, "floor": math.floor, "copysign": math.copysign,
 }  # fmt: skip
 """Globals of the compiled formulas, which call each other."""
@@ -50,12 +57,12 @@ def _compiled(formula: Any) -> Any:
 
 
 for _name, _formula in vars(features).items():
-    if isinstance(_formula, FunctionType) and _name != "half_turns":
+    if isinstance(_formula, FunctionType) and _name not in ("half_turns", "row_or_0"):
         _SCOPE[_name] = _compiled(_formula)
 
 wrapped, unit, in_view, meets_side = (_SCOPE[name] for name in ("wrapped", "unit", "in_view", "meets_side"))
 range_squared, cos_half_view = _SCOPE["range_squared"], _SCOPE["cos_half_view"]
-disc_blocks, wall_blocks = _SCOPE["disc_blocks"], _SCOPE["wall_blocks"]
+disc_blocks, wall_blocks, floor_edges = (_SCOPE[name] for name in ("disc_blocks", "wall_blocks", "floor_edges"))
 follow_command, coasted = _SCOPE["follow_command"], _SCOPE["coasted"]
 
 

@@ -19,6 +19,8 @@ from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read 
     DIRECTION_Y,
     FIELD_OF_VIEW,
     HEADING,
+    NEAR_SQUARED,
+    NUM_ROWS,
     PAN_X,
     PAN_Y,
     PENDING,
@@ -30,6 +32,7 @@ from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read 
     SIN_HALF_PAN,
     SIN_TURN,
     START_VIEW,
+    TILT,
     TURN,
     VIEW_AREA,
     Motor,
@@ -53,7 +56,7 @@ class KernelState(NamedTuple):
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
-    sensor: np.ndarray  # (n, 23, B)
+    sensor: np.ndarray  # (n, 23, B), or with tilts (n, 25, B)
     working: np.ndarray  # (n, B) bool
     target: np.ndarray  # (m, 14, B)
     present: np.ndarray  # (m, B) bool
@@ -76,6 +79,7 @@ class KernelState(NamedTuple):
     grid: Any = None  # Grid of base.nearest; None: every sensor looks at every target
     values: Any = None  # Values of parts.values; None: all targets have the value 1, and one sensor covers them
     motors: Any = None  # Motors of parts.motors; None: turns are at once
+    tilts: Any = None  # Tilts of parts.tilt; None: sensors do not tilt
     cargo: Any = None  # Cargo of parts.cargo; None: no game
     game: Any = None  # Terms of parts.cargo
     no_game: tuple[()] | None = ()  # None in a game
@@ -133,6 +137,9 @@ class State(NamedTuple):
     num_covered: np.ndarray  # (B,) int64: number of covered targets
     coverage: np.ndarray  # (B,) share of the present targets, by value, that are covered; 1 where none has a value
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
+    # None where sensors do not tilt:
+    tilt: Any = None  # (B, n) degrees below the horizon
+    near_squared: Any = None  # (B, n) squared distance of the near edge of the view; `range_squared` is the far edge's
 
 
 _KINDS = {
@@ -178,6 +185,8 @@ _PLACES: dict[str, tuple[str, Any]] = {
     "direction": ("sensor", slice(DIRECTION_X, DIRECTION_Y + 1)),
     "range_squared": ("sensor", RANGE_SQUARED),
     "cos_half_view": ("sensor", COS_HALF_VIEW),
+    "tilt": ("sensor", TILT),
+    "near_squared": ("sensor", NEAR_SQUARED),
     "rail_direction": ("sensor", slice(RAIL_X, RAIL_Y + 1)),
     "target_position": ("target", slice(X, Y + 1)),
     "velocity": ("target", slice(VELOCITY_X, VELOCITY_Y + 1)),
@@ -197,11 +206,16 @@ _PLACES: dict[str, tuple[str, Any]] = {
 
 
 def scenes_first(kind: Any, arrays: Any, num_envs: int) -> Any:
-    """Return views of the same memory as a `kind`: every quantity by name, with the scenes along the first axis."""
+    """Return views of the same memory as a `kind`: every quantity by name, with the scenes along the first axis.
 
-    def view(name: str) -> np.ndarray:
+    A quantity whose row the arrays do not have is None.
+    """
+
+    def view(name: str) -> np.ndarray | None:
         array, rows = (name, None) if hasattr(arrays, name) else _PLACES[name]
         whole = getattr(arrays, array)
+        if isinstance(rows, int) and rows >= whole.shape[-2]:
+            return None
         return np.moveaxis(whole if rows is None else whole[..., rows, :], -1, 0)[:num_envs]
 
     return kind(**{name: view(name) for name in kind._fields})

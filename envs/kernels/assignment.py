@@ -18,6 +18,7 @@ from hitmac.envs.kernels import step
 from hitmac.envs.parts.knowledge import place_of
 from hitmac.envs.parts.motors import has_turned
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
+from hitmac.envs.parts.tilt import has_tilted
 
 
 @inlined
@@ -48,12 +49,12 @@ def assign_in_range(state, knowledge, b, share, narrowest, assigned):
 
 
 @inlined
-def executor_rewards(state, poses, motors, b, rules, action, assigned, rewards):
+def executor_rewards(state, poses, motors, tilts, b, rules, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b, 0 for a failed one.
 
     The reward is the mean over the assigned targets that are present, weighted by value, of ``1 - centring *
     abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the
-    sensor turned.
+    sensor turned or tilted.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
@@ -69,7 +70,7 @@ def executor_rewards(state, poses, motors, b, rules, action, assigned, rewards):
                 else:
                     total -= value
         rewards[b, i] = total / whole if whole > 0.0 and state.working[i, b] else 0.0
-        if has_turned(state, poses, motors, action, i, b):
+        if has_turned(state, poses, motors, action, i, b) or has_tilted(tilts, i, b):
             rewards[b, i] -= rules.turn_cost
 
 
@@ -146,7 +147,7 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
         step.about_to_move(state, first, last)
         step.advance(state, p, action, None, first, last)
         for b in range(first, last):
-            executor_rewards(state, state.poses, state.motors, b, rules, action, assigned, rewards)
+            executor_rewards(state, state.poses, state.motors, state.tilts, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, state.knowledge, b, rules.share, 0.0, assigned)
 

@@ -190,7 +190,7 @@ class Buffers(NamedTuple):
     candidate: np.ndarray  # int32
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
-    sensor: np.ndarray  # (23, k) rows of the sensor
+    sensor: np.ndarray  # (23 or 25, k) rows of the sensor
     row: np.ndarray  # (12, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 
@@ -341,7 +341,7 @@ def _write_features(state, scales, chosen, b, i, targets, buffers, pairs):
     (codes, of_sensor), sensor, row = chosen, buffers.sensor, buffers.row
     n, m, k = state.sensor.shape[0], state.target.shape[0], targets.shape[0]
     dx, dy, distance, east, north = row[_DX], row[_DY], row[_DISTANCE], row[_EAST], row[_NORTH]
-    for part in range(sensor.shape[0] if scales.line_of_sight else at.PAN_X):
+    for part in range(sensor.shape[0] if scales.line_of_sight or sensor.shape[0] > at.NUM_ROWS else at.PAN_X):
         for s in range(k):
             sensor[part, s] = state.sensor[i, part, b]
     measure_offsets(dx, dy, distance, east, north, 0, k)

@@ -20,6 +20,7 @@ from hitmac.envs.parts.obstacles import count_covered, look_from, place_discs, s
 from hitmac.envs.parts.rails import move_along, put_on_rail
 from hitmac.envs.parts.recordings import begin_recording, leave_out_followers
 from hitmac.envs.parts.sensors import fail_and_recover, kept_within, place_sensors, set_heading, start_heading, turn
+from hitmac.envs.parts.tilt import begin_tilt, keep_tilt, tilt
 from hitmac.envs.parts.values import weigh
 from hitmac.envs.parts.walks import enter, leave_and_return, move_targets
 
@@ -91,7 +92,7 @@ def extra_moves(state, p, no_game, first, last):
 
 @inlined
 def _move_all(state, core, action, moves, no_game, first, last):
-    """Update failures and departures, turn, zoom and move all sensors, and move all targets, in a game by `moves`."""
+    """Update failures and departures, move sensors in all their ways, and all targets, in a game by `moves`."""
     p = state.parameters[0]
     fail_and_recover(core, p, first, last)
     leave_and_return(core, p, state.streets, first, last)
@@ -100,6 +101,7 @@ def _move_all(state, core, action, moves, no_game, first, last):
     if no_game is not None:
         _turn(core, state.poses, state.motors, p.time_step, action, first, last)
         zoom(core, p, action, first, last)
+        tilt(core, state.poses, state.motors, state.tilts, action, first, last)
         move_along(core, p, state.rails, action, first, last)
         move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
@@ -139,6 +141,7 @@ def _begin_scenes(state, game, no_game, first, last):
             cargo.begin(core, p, state.cargo, game, b)
         if no_game is not None:
             _begin_scene(core, p, state.poses, state.rails, state.streets, state.recordings, b)
+            begin_tilt(core, state.tilts, b)
 
 
 @inlined
@@ -247,12 +250,13 @@ def _settle(rows, first, last):
         for i in range(core.sensor.shape[0]):
             set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
             set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
+            keep_tilt(core, state.tilts, b, i)
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
 
 
 @kernel
 def settle(rows, chosen, share):
-    """Compute what follows from headings, fields of view and places on rails of the chosen scenes."""
+    """Compute what follows from headings, fields of view, tilts and places on rails of the chosen scenes."""
     for first, last in runs(chosen, share):
         _settle(rows, first, last)
 

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from hitmac.envs import validation
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import compiled, inlined, kernel
-from hitmac.envs.base.formulas import disc_blocks, unit, wall_blocks
+from hitmac.envs.base.formulas import disc_blocks, row_or_0, unit, wall_blocks
 from hitmac.envs.base.state import KernelState, X, Y
 from hitmac.envs.base.streams import MOST_DRAWS, noise_key, pair_number, two_normals, uniform, word
 from hitmac.envs.base.threads import blocks
@@ -18,6 +18,7 @@ from hitmac.envs.features import largest_error, longest_range, most_pending
 from hitmac.envs.parts import arena
 from hitmac.envs.parts.arena import check_sizes, two
 from hitmac.envs.parts.obstacles import disc_at
+from hitmac.envs.parts.tilt import nearest_edges
 from hitmac.envs.validation import Range
 
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -113,11 +114,13 @@ def _draw_place(state, model, key, counter, i, b):
         if model.everywhere:
             return counter, True, (2.0 * first - 1.0) * model.half_width, (2.0 * second - 1.0) * model.half_height
         angle = math.radians(sensor[at.FIELD_OF_VIEW, b] * (first - 0.5))
-        distance = math.sqrt(sensor[at.RANGE_SQUARED, b] * second)
+        near = row_or_0(sensor, at.NEAR_SQUARED, b)
+        distance = math.sqrt(near + max(sensor[at.RANGE_SQUARED, b] - near, 0.0) * second)
         ahead, aside = distance * math.cos(angle), distance * math.sin(angle)
         dx = ahead * sensor[at.DIRECTION_X, b] - aside * sensor[at.DIRECTION_Y, b]
         dy = ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
         clear = abs(x + dx) <= model.half_width and abs(y + dy) <= model.half_height
+        clear = clear and near <= sensor[at.RANGE_SQUARED, b]  # else it sees no floor
         for k in range(state.disc.shape[0]):
             clear = clear and not disc_blocks(x, y, dx, dy, disc_at(state.disc, k, b))
         for k in range(state.walls.shape[0]):
@@ -184,8 +187,11 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
                 own[4], own[5] = 0.5 * sensor[at.FIELD_OF_VIEW, b], math.sqrt(sensor[at.RANGE_SQUARED, b])
                 if sensor[at.RAIL_LENGTH, b] > 0.0:
                     own[6] = sensor[at.ALONG, b] / sensor[at.RAIL_LENGTH, b]
-                if own.shape[0] > 7:
+                tilts = sensor.shape[0] > at.NUM_ROWS
+                if own.shape[0] > 7 + 2 * tilts:
                     own[7], own[8] = sensor[at.RATE, b], sensor[at.PENDING, b]
+                if tilts:
+                    own[-2], own[-1] = sensor[at.TILT, b], math.sqrt(sensor[at.NEAR_SQUARED, b])
                 count = _list_detections(state, model, i, b, detections[b, i])
                 for k in range(count):
                     mask[b, i, k] = 1
@@ -193,7 +199,7 @@ def _detect_scenes(state, model, detections, mask, sensors, first, last):
 
 @kernel
 def detect(rows, model, detections, mask, sensors, share):
-    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7 or 9) into zeros.
+    """Write lists of detections (B, n, d, 5), their mask (B, n, d) and the sensors (B, n, 7 or more) into zeros.
 
     See :class:`hitmac.envs.parts.detections.DetectionObserver`. The same state gives the same detections.
     """
@@ -233,7 +239,8 @@ class DetectionObserver:
             - ``mask``, MultiBinary (n, d): 1 for a detection;
             - ``sensors``, Box (n, 7) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
               range, and the place on its rail / length of the rail; with motors (n, 9), also the rate in degrees per
-              second, and the pending turn in degrees; 0 for a sensor that does not work.
+              second, and the pending turn in degrees; with tilts two more, the tilt in degrees and the distance of the
+              near edge; 0 for a sensor that does not work.
     """
 
     features = ("detections",)
@@ -255,8 +262,9 @@ class DetectionObserver:
         places = n, self._shape[2]
         high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
         moving = [scenario.rates[1], 180 * most_pending(scenario)] if scenario.turn_rates else []
-        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1, *moving], np.float32), (n, 1))
-        least = most * np.array([-1, -1, -1, -1, 0, 0, 0, -1, -1], np.float32)[: 7 + len(moving)]
+        tilting = [90, nearest_edges(scenario)] if scenario.tilt_limits else []
+        most = np.tile(np.array([width, height, 1, 1, 180, reach, 1, *moving, *tilting], np.float32), (n, 1))
+        least = most * np.array([-1] * 4 + [0] * 3 + [-1] * len(moving) + [0] * len(tilting), np.float32)
         self.space = spaces.Dict(
             detections=spaces.Box(-high, high, dtype=np.float32),
             mask=spaces.MultiBinary(places),

@@ -38,7 +38,8 @@ class Parameters(arena.Parameters):
     """Standard deviation of the error of a sensor's observed heading, degrees."""
     action: Annotated[str, Choice(("turn", "rate"))] = "turn"
     """Action of a sensor: `turn`: stay, left or right; `rate`: a share in [-1, 1] of the highest rate, left over
-    0; with warehouses shares of `turn_angle` and `zoom_step`."""
+    0, and with `tilt_limits` a share of `tilt_step`, down over 0; with warehouses shares of `turn_angle` and
+    `zoom_step`."""
 
     def _rules_of_motors(self: Any) -> validation.Rules:
         given = self.turn_rates if isinstance(self.turn_rates, tuple) else (0.0, self.turn_rates)

@@ -13,7 +13,7 @@ import numpy as np
 from hitmac.envs import validation
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import compiled, inlined
-from hitmac.envs.base.formulas import disc_blocks, in_view, wall_blocks
+from hitmac.envs.base.formulas import disc_blocks, in_view, row_or_0, wall_blocks
 from hitmac.envs.base.nearest import box_of, sort_places
 from hitmac.envs.base.state import X, Y
 from hitmac.envs.base.streams import MOST_DRAWS, draw_between
@@ -95,6 +95,9 @@ def _see_all(state, first, last):
                     sensor[i, at.RANGE_SQUARED, b], sensor[i, at.COS_HALF_VIEW, b],
                     target[j, X, b] - sensor[i, X, b], target[j, Y, b] - sensor[i, Y, b],
                 )  # fmt: skip
+            for b in range(first, last if sensor.shape[1] > at.NUM_ROWS else first):
+                dx, dy = target[j, X, b] - sensor[i, X, b], target[j, Y, b] - sensor[i, Y, b]
+                state.visible[i, j, b] &= dx * dx + dy * dy >= sensor[i, at.NEAR_SQUARED, b]
             for b in range(first, last):
                 state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
             for k in range(disc.shape[0]):
@@ -173,14 +176,17 @@ def look_around(state, grid, b, i):
         x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
         direction_x, direction_y = state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
         range_squared, cos_half_view = state.sensor[i, at.RANGE_SQUARED, b], state.sensor[i, at.COS_HALF_VIEW, b]
+        near_squared = row_or_0(state.sensor[i], at.NEAR_SQUARED, b)
         reach, widest = math.sqrt(range_squared), widest_disc(state.disc, b)
         left, right, low, high = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
         open_view, start = state.disc.shape[0] + state.walls.shape[0] == 0, grid.targets.start[b]
         for row in range(low, high + 1):
             for s in range(start[row * grid.cells.columns + left], start[row * grid.cells.columns + right + 1]):
-                to_x, to_y = grid.targets.x[b, s], grid.targets.y[b, s]
-                if in_view(direction_x, direction_y, range_squared, cos_half_view, to_x - x, to_y - y) and (
-                    open_view or is_clear(state.disc, state.walls, grid, b, widest, x, y, to_x - x, to_y - y)
+                dx, dy = grid.targets.x[b, s] - x, grid.targets.y[b, s] - y
+                if (
+                    in_view(direction_x, direction_y, range_squared, cos_half_view, dx, dy)
+                    and dx * dx + dy * dy >= near_squared
+                    and (open_view or is_clear(state.disc, state.walls, grid, b, widest, x, y, dx, dy))
                 ):
                     j = grid.targets.number[b, s]
                     state.visible[i, j, b] = True
@@ -226,9 +232,10 @@ def count_covered(state, grid, b):
 def see(state, grid, first, last):
     """Compute visibility, covered targets and coverage.
 
-    A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (computed as
-    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view. `grid` is an
-    argument of its own, since numba omits code under ``is not None`` only for arguments.
+    A target is visible if ``near edge <= distance <= range`` (sensors that do not tilt have no near edge),
+    ``abs(bearing) < field_of_view / 2`` (computed as ``dot(direction, offset) > cos(field_of_view / 2) * distance``),
+    and no obstacle blocks the view. `grid` is an argument of its own, since numba omits code under ``is not None`` only
+    for arguments.
     """
     if grid is not None:
         for b in range(first, last):

@@ -141,8 +141,8 @@ class Task:
         spec: the declaration of the task.
         team: the acting team, ``"sensors"`` or ``"targets"``.
         observation_space, action_space: spaces of one scene. An action is by default turns of all sensors, with zooming
-            lenses then their zooms, on rails then their moves, or their rates, ``Box(-1, 1, (n,))``; in some tasks an
-            assignment, ``MultiBinary(n * m)``.
+            lenses then their zooms, then their tilts, on rails then their moves, or their rates, ``Box(-1, 1, (n,))``;
+            in some tasks an assignment, ``MultiBinary(n * m)``.
         starts: (B,) bool, scenes in which the opponent has not acted since the reset.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
@@ -282,7 +282,7 @@ class Task:
 
     @property
     def actor_space(self) -> spaces.Space:
-        """Action space of one sensor: its turn, with zooming lenses its zoom, on rails its move; or its targets."""
+        """Action space of one sensor: its turn, and its zoom, tilt and move if it has them; or its targets."""
         return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
 
     def joint_action(self, actions: np.ndarray) -> np.ndarray:
@@ -312,7 +312,7 @@ class Task:
 
 
 def turning_space(scenario: Scenario, sensors: int) -> spaces.MultiDiscrete | spaces.Box:
-    """Return the action space of some turning sensors: turns, with zooming lenses zooms, on rails moves; or rates."""
+    """Return the action space of some sensors: turns, and zooms, tilts and moves if they have them; or rates."""
     if scenario.action == "rate":
         return spaces.Box(-1.0, 1.0, (sensors * len(scenario.decisions),), np.float32)
     return spaces.MultiDiscrete([3] * sensors * len(scenario.decisions))

@@ -23,24 +23,34 @@ class CoverageTask(Task):
     view. The aim is to cover as many targets with as little turning as possible. The default scene is that of HiT-MAC
     (Xu, Zhong, Wang, NeurIPS 2020); :class:`hitmac.envs.Scenario` documents the parameters of all scenes.
 
-    ## Action: ``MultiDiscrete([3] * n)``, with `zoom` or `rails` of the scenario ``[3] * 2n``, with both ``[3] * 3n``
+    ## Action: ``MultiDiscrete([3] * n)``, and n more for each of `zoom`, `tilt_limits` and `rails` of the scenario
 
-    The first n numbers are turns, then with `zoom` n zooms, then with `rails` n moves. A failed sensor does nothing.
+    The first n numbers are turns, then with `zoom` n zooms, then with `tilt_limits` n tilts, then with `rails` n moves.
+    A failed sensor does nothing.
 
-    | number | turn of the sensor | zoom | move |
-    |---|---|---|---|
-    | 0 | none | keeps its field of view | none |
-    | 1 | left (counter-clockwise) by `turn_angle` | narrower by `zoom_step` | by `rail_step`, from the first corner |
-    | 2 | right (clockwise) by `turn_angle` | wider by `zoom_step` | by `rail_step`, towards the first corner |
+    | number | turn of the sensor | zoom | tilt | move |
+    |---|---|---|---|---|
+    | 0 | none | none | none | none |
+    | 1 | left (counter-clockwise) by `turn_angle` | narrower by `zoom_step` | down | from the first corner |
+    | 2 | right (clockwise) by `turn_angle` | wider by `zoom_step` | up | towards the first corner |
 
-    Range^2 x field of view stays constant. A sensor circles on a closed rail and stops at the ends of an open one.
-    Moves and zooms cost nothing.
+    Range^2 x field of view stays constant. A tilt is one by `tilt_step`, a move one by `rail_step`. A sensor circles on
+    a closed rail and stops at the ends of an open one. Moves and zooms cost nothing; a tilt counts as a turn, and both
+    together as one.
+
+    ## Tilt
+
+    With `tilt_limits` of the scenario, a sensor at the height h that is tilted by t below the horizon sees the floor
+    from the distance ``h / tan(t + v / 2)`` to ``h / tan(t - v / 2)``, or to its range if that is less, where v is the
+    vertical field of view. It narrows with a zoom in proportion to the horizontal one. The range in the features is the
+    far edge. They include `tilt`, `between_edges` and `beyond_edges`.
 
     ## Motors
 
     With `turn_rates` of the scenario, a turn commands a rate of the sensor's motor: ``turn_angle / time_step``, or the
     highest rate if that is lower; 0 commands a stop. With ``action: rate`` the action is ``Box(-1, 1, (n,))``, float32:
-    shares of the highest rate, left over 0. A command takes effect after `command_delay` sub-steps. One within the
+    shares of the highest rate, left over 0; with `tilt_limits` n shares of `tilt_step` follow, down over 0, which take
+    effect at once. A command takes effect after `command_delay` sub-steps. One within the
     `dead_zone` counts as 0, others are limited to [lowest, highest]. The rate approaches the command by
     `acceleration`. A motor stops at a pan limit; a failed sensor stops at once, and commands due meanwhile are lost.
     Turned is a sensor whose heading has changed. `heading_noise` affects all features that depend on the heading, with
@@ -141,9 +151,12 @@ class CoverageTask(Task):
         self._before = self._mutable()
 
     def _mutable(self) -> np.ndarray:
-        """Return what a step changes and the reward depends on: headings (B, n); in duels who has a bounty (B, m)."""
+        """Return what a step changes and the reward depends on: headings and tilts (B, n, k), or bounties (B, m)."""
         simulator = self.simulator
-        return simulator.game.cargo.bounty > 0.0 if self.reward == "duel" else simulator.state.heading.copy()
+        if self.reward == "duel":
+            return simulator.game.cargo.bounty > 0.0
+        state = simulator.state
+        return np.stack([state.heading] if state.tilt is None else [state.heading, state.tilt], -1)
 
     def step(
         self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None
@@ -181,7 +194,7 @@ class CoverageTask(Task):
         if self.reward == "real_coverage":
             owed = game.cargo.bounty > 0.0
             marginal = (marginal > 0.0) * (owed / np.maximum(owed.sum(1, keepdims=True), 1))[:, None]
-        turned = simulator.state.heading != self._before
+        turned = (self._mutable() != self._before).any(-1)
         return marginal.sum(-1) - self.turn_cost * turned / simulator.state.num_sensors[:, None]
 
 

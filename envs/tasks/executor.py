@@ -44,7 +44,7 @@ class ExecutorTask(Task):
 
     The reward of sensor i is the mean over its goals, weighted by value, of ``1 - centring * abs(bearing) /
     (field_of_view / 2)`` if it sees the target, else -1; 0 if it has no goal or has failed; less `turn_cost` if it
-    turned. The environment's reward is the mean over the sensors of the episode.
+    turned or tilted. The environment's reward is the mean over the sensors of the episode.
 
     ## Start and end of an episode
 

@@ -25,7 +25,7 @@ def scenarios(draw, rails=True):
     points = st.lists(st.tuples(place, st.floats(-height, height)), min_size=1, max_size=3, unique=True)
     polylines = [st.lists(points, min_size=count, max_size=count) for count in (1, n) if rails]
     rails = draw(st.one_of(st.just([]), *polylines))
-    zoom = draw(st.sampled_from([(), (20, 120)]))
+    zoom, tilts = draw(st.sampled_from([(), (20, 120)])), draw(st.sampled_from([(), ((10, 70),)]))
     opening = st.floats(20, 120) if zoom else st.floats(5, 360)
     view = draw(st.one_of(opening, st.lists(opening, min_size=n, max_size=n)))
     return Scenario(
@@ -39,6 +39,8 @@ def scenarios(draw, rails=True):
         field_of_view=view,
         turn_angle=draw(st.lists(st.floats(0.1, 180), min_size=n, max_size=n)),
         zoom=zoom,
+        tilt_limits=tilts,
+        mount_height=draw(st.sampled_from([arena / 50, arena / 5])),
         failure_rate=draw(RATES),
         recovery_rate=draw(RATES),
         position_noise=draw(st.sampled_from([0.0, arena / 50])),

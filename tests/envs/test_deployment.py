@@ -46,10 +46,10 @@ def check(scenario, steps, seed, **nearness):
     if delay:  # the last commands, oldest first
         slots = (state.time[:, None] + 1 + np.arange(delay)) % (delay + 1)
         extra["commands"] = np.take_along_axis(simulator.get_state()["commands"], slots[..., None], 1)
-    arguments |= extra
+    arguments |= extra | ({} if state.tilt is None else {"tilt": state.tilt})
     shown = DetectionObserver(scenario).observe(simulator)["sensors"]
     sensors = [arguments[name] for name in ("sensor_position", "heading", "field_of_view", "along", "rate")]
-    moving = {"rate": sensors[4], "commands": extra.get("commands")}
+    moving = {"rate": sensors[4], "commands": extra.get("commands"), "tilt": state.tilt}
     rows = measured.sensor_rows(scenario, *sensors[:2], field_of_view=sensors[2], along=sensors[3], **moving)
     np.testing.assert_allclose(rows, shown, rtol=1e-6, atol=1e-6)
     for b in range(4):  # each has obstacles of its own

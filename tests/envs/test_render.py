@@ -72,6 +72,15 @@ def test_a_view_has_its_width_and_range():
     assert [shaded(drawn(task)(x, y)) for x, y in ((700, 0), (700, 150), (900, 0))] == [True, False, True]
 
 
+def test_a_tilted_view_is_a_ring_sector():
+    """Tilted by 45 degrees, a view of 53.13 degrees begins at 1/3 and ends at 3 times the height."""
+    task = task_of(
+        field_of_view=30, tilt_limits=[(45, 45)], mount_height=200, vertical_view=2 * np.degrees(np.arctan(0.5))
+    )
+    at = drawn(task, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
+    assert [shaded(at(x, 0)) for x in (40, 100, 550, 650)] == [False, True, True, False]
+
+
 def test_seen_targets_are_discs_unseen_ones_rings_and_absent_ones_not_drawn():
     task = task_of(num_targets=2, failure_rate=1, leave_rate=1)
     at = drawn(task, sensor_position=[(0, 0)], heading=[0], target_position=[(500, 0), (-900, -900)])

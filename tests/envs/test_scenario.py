@@ -27,11 +27,11 @@ RANGES = {
     "1 or more": "num_sensors num_targets hops goal_patience seen_by cargoes",
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "turn_rates acceleration dead_zone heading_noise min_speed speed_noise goal_radius stuck_distance extra_move_every "
-    "random_discs episode_steps target_range sensor_radius",
-    "over 0": "arena sensing_range zoom_step rail_step time_step max_speed disc_radius street_width distance_scale "
-    "warehouse_size",
+    "random_discs episode_steps target_range sensor_radius mount_height",
+    "over 0": "arena sensing_range zoom_step tilt_step rail_step time_step max_speed disc_radius street_width "
+    "distance_scale warehouse_size",
     "over 0 and at most 360 degrees": "field_of_view zoom",
-    "over 0 and at most 180 degrees": "turn_angle",
+    "over 0 and at most 180 degrees": "turn_angle vertical_view",
     "0 to 180 degrees": "wander",
     "0 to 1": "failure_rate recovery_rate missed_detections message_loss_rate leave_rate return_rate transmittance",
     "0 to 1000": "false_detections command_delay",
@@ -47,6 +47,7 @@ RANGES = {
     "list of list of [x, y]": "rails zones",
     "list of [x, y]": "sensor_positions warehouses",
     "list of [low, high]": "pan_limits",
+    "list of [lowest, highest]": "tilt_limits",
     "[x low, x high, y low, y high]": "target_area",
     "list of [x low, x high, y low, y high]": "sensor_areas disc_areas",
     "list of [x, y, radius]": "discs",

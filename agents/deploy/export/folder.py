@@ -31,6 +31,7 @@ CARD, OBSERVE, FEATURES, RUN = "policy.json", "observe.py", "features.py", "run.
 MEANINGS = {
     "turn": ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
     "zoom": ("keep the field of view", "narrower by zoom_step", "wider by zoom_step"),
+    "tilt": ("stay", "down by tilt_step", "up by tilt_step"),
     "move": ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
 }
 """Meanings of the values 0, 1, 2 of each decision."""
@@ -41,10 +42,11 @@ SHARES = {
 """Meanings of the decisions of a policy of rates."""
 _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
-    "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
-    "rails", "rail_step", "sensor_positions", "sensor_headings", "pan_limits", "discs", "knowledge", "distance_scale",
-    "max_speed", "speed_noise", "time_step", "position_noise", "turn_rates", "acceleration", "command_delay",
-    "dead_zone", "zones", "zone_values", "target_values",
+    "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom",
+    "zoom_step", "tilt_limits", "tilt_step", "mount_height", "vertical_view", "rails", "rail_step",
+    "sensor_positions", "sensor_headings", "pan_limits", "discs", "knowledge", "distance_scale", "max_speed",
+    "speed_noise", "time_step", "position_noise", "turn_rates", "acceleration", "command_delay", "dead_zone",
+    "zones", "zone_values", "target_values",
 )  # fmt: skip
 
 

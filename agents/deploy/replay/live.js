@@ -18,7 +18,7 @@ function episodeOf(frame, world) {
   const table = (kind, names, rows) => {
     names.forEach((name, k) => (series[`${kind} ${name}`] = column(rows.map((row) => row[k]))));
   };
-  for (const name of ["view", "reach"]) series[name] = column(frame[name]);
+  for (const name of ["view", "reach", "near"]) if (frame[name]) series[name] = column(frame[name]);
   for (const name of ["tracks", "detections"]) series[name] = column([frame[name].length]);
   table("sensor", ["x", "y"], frame.position);
   table("track", ["x", "y", "xx", "xy", "yy", "existence"], frame.tracks);

@@ -23,6 +23,7 @@ from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.files import check_output, read_text, write_text
+from hitmac.envs.parts.tilt import edges_of
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS
@@ -156,11 +157,15 @@ def record_log(run: Run) -> dict[str, Any]:
         "sensor y": places[..., 1],
         "heading": np.nan_to_num(run.heading),
         "view": run.view,
-        "reach": np.broadcast_to(run.scenario.of_each_sensor("sensing_range"), (steps, n)),
+        "reach": run.scenario.of_each_sensor("sensing_range")
+        * np.sqrt(run.scenario.of_each_sensor("field_of_view") / run.view),
         "working": ~np.isnan(run.heading),
         "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
         "coverage": run.covered[:, None],
     }
+    if run.scenario.tilt_limits:
+        far, near = edges_of(run.scenario, values["reach"] ** 2, run.view, run.tilt)
+        values |= {"reach": np.sqrt(far), "near": np.sqrt(near)}
     for kind, columns, rows in (
         ("track", ("x", "y", "xx", "xy", "yy", "existence"), run.tracks),
         ("detection", ("x", "y"), [row[:, 1:] for row in run.detections]),
@@ -215,6 +220,8 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         "covered": state.covered[0, :m] & state.present[0, :m],
         "coverage": simulator.observed_coverage[:1],
     }
+    if state.near_squared is not None:
+        frame["near"] = np.sqrt(state.near_squared[0, :n])
     visible = state.visible[0, :n, :m]
     frame |= {"visible targets": _lists(visible)} if is_large(episode.task.scenario) else {"visible": visible}
     if episode.assigned is not None:

@@ -142,19 +142,21 @@ class Scene {
     const arc = (reach * this.scale * view * Math.PI) / 180; // pixels
     const rays = this.obstructed ? Math.max(13, Math.min(121, Math.ceil(arc / 2))) : 1 + Math.ceil(view / 4);
     const walls = this.obstructed ? this.wallsWithin(x, y, reach) : [];
-    const rim = [];
+    const near = series.near?.at(shown.frame, i) ?? 0; // of a tilted camera
+    const [rim, inner] = [[], []];
     for (let k = 0; k < rays; k++) {
       const angle = ((series.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
       const [dx, dy] = [Math.cos(angle), Math.sin(angle)];
       const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy, walls)) : reach;
       rim.push(this.place(x + free * dx, y + free * dy));
+      if (near) inner.unshift(this.place(x + Math.min(near, free) * dx, y + Math.min(near, free) * dy));
     }
     const strength = shown.sensor < 0 ? 1 : shown.sensor === i ? 1.5 : 0.45;
     context.save();
     context.beginPath();
     context.rect(MARGIN, MARGIN, this.width - 2 * MARGIN, this.height - 2 * MARGIN);
     context.clip();
-    this.path(view >= 360 ? rim : [this.place(x, y), ...rim], true);
+    this.path(near ? [...inner, ...rim] : view >= 360 ? rim : [this.place(x, y), ...rim], true);
     context.fillStyle = `rgba(${this.colour("view")}, ${0.16 * strength})`;
     context.fill();
     context.strokeStyle = `rgba(${this.colour("view")}, ${Math.min(1, 0.55 * strength)})`;

@@ -5,11 +5,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hitmac.envs.parts.sensors import limits_of
+from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
@@ -24,11 +25,18 @@ SLOWEST = 0.1  # rate below which a camera is stopped, degrees per second
 REST = 1.5  # time after a stop from which on an answer is that of a camera at rest
 SLACK = 3.0  # largest difference of two answers of a camera at rest, degrees
 PAST = 400  # number of answers that are kept
+ZOOM_SLACK = 0.05  # share of a field of view by which a reported one may differ from the order
+ZOOM_REPEAT = 1.0  # time after which an order of a field of view is repeated that the camera does not report
+LOST_ZOOM = 10.0  # time after which a camera is told not to zoom as ordered
 BRAKING = 90.0  # deceleration of a camera whose driver says none, degrees per second squared
 
 
 class Camera(Protocol):
-    """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all."""
+    """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all.
+
+    Where the site's cameras tilt or zoom, :meth:`pose`, :meth:`move` and :meth:`zoom` take the place of `heading` and
+    `turn`; the driver of a camera that only turns needs none of them.
+    """
 
     highest_rate: float
     """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared, and `tilt`
@@ -40,6 +48,18 @@ class Camera(Protocol):
 
     def turn(self, rate: float) -> None:
         """Turn at a rate, degrees per second counter-clockwise, until the next call; 0 stops."""
+        ...
+
+    def pose(self) -> tuple[float, float, float]:
+        """Return heading, tilt below the horizon and horizontal field of view, degrees; NaN: not reported."""
+        ...
+
+    def move(self, rate: float, tilt_rate: float) -> None:
+        """Turn and tilt at rates, degrees per second counter-clockwise and down, until the next call."""
+        ...
+
+    def zoom(self, view: float) -> None:
+        """Zoom to a horizontal field of view, degrees."""
         ...
 
     def close(self) -> None:
@@ -59,17 +79,24 @@ class Cameras:
     would leave its pan limits before the next reading, or could not brake before them. At a limit, the heading that
     follows from the orders counts as well as the reported one, which may lag or stand still. It stops a camera whose
     heading is unknown. An error, a late answer, or a heading that no motor reaches counts as no answer; the pauses
-    between further attempts double up to :data:`LONGEST_PAUSE`.
+    between further attempts double up to :data:`LONGEST_PAUSE`. All this holds for the tilt, too. Orders of a field of
+    view are limited to those of the site's `zoom`, and repeated until the camera reports it.
 
-    The `drivers` are those of the sensors of the scenario, whose ``pan_limits`` hold. `tell` takes a line when a camera
-    goes wrong, and one when it works again, in any thread. A camera without an order for `timeout` seconds stops.
+    The `drivers` are those of the sensors of the scenario, whose ``pan_limits`` and ``tilt_limits`` hold. `tell` takes
+    a line when a camera goes wrong, and one when it works again, in any thread. A camera without an order for `timeout`
+    seconds stops.
     """
 
     def __init__(
         self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float
     ) -> None:
-        given = zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
-        self._tell, self._all = tell, [_Supervisor(*one, timeout, tell) for one in given]
+        tilts, view = make_mount(scenario).limit.tolist(), scenario.of_each_sensor("field_of_view")
+        self._tell, self._all = tell, []
+        for i, (name, driver, pan) in enumerate(
+            zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
+        ):
+            limits = [pan, *tilts[i : i + 1]]
+            self._all.append(_Supervisor(name, driver, limits, timeout, tell, zoom=scenario.zoom, view=view[i]))
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -77,8 +104,7 @@ class Cameras:
     @property
     def headings(self) -> np.ndarray:
         """Present headings (n,), degrees, extrapolated from the last answers; NaN where they are too old."""
-        now = time.monotonic()
-        return np.array([one.known.at(now) for one in self._all])
+        return self._angles(0)
 
     def past(self, i: int) -> np.ndarray:
         """Return the last answers (k, 4) of a camera, and what follows from them for now.
@@ -90,11 +116,29 @@ class Cameras:
         rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
         return np.array(rows, np.float64).reshape(-1, 4)
 
-    def order(self, rates: Iterable[float]) -> None:
-        """Order rates (n,), degrees per second, NaN: none; return at once."""
-        for one, rate in zip(self._all, rates, strict=True):
+    @property
+    def tilts(self) -> np.ndarray:
+        """The same of the tilts (n,), of cameras that tilt."""
+        return self._angles(1)
+
+    @property
+    def views(self) -> np.ndarray:
+        """Last known fields of view (n,), degrees."""
+        return np.array([one.view for one in self._all])
+
+    def _angles(self, axis: int) -> np.ndarray:
+        now = time.monotonic()
+        return np.array([one.axes[axis].known.at(now) for one in self._all])
+
+    def order(
+        self, rates: Iterable[float], tilt_rates: Iterable[float] | None = None, views: Iterable[float] | None = None
+    ) -> None:
+        """Order rates (n,), degrees per second, and fields of view (n,), degrees, NaN: none; return at once."""
+        n = len(self._all)
+        others = [0.0] * n if tilt_rates is None else tilt_rates, [math.nan] * n if views is None else views
+        for one, rate, tilt_rate, view in zip(self._all, rates, *others, strict=True):
             if not math.isnan(rate):
-                one.order(float(rate))
+                one.order(float(rate), float(tilt_rate), float(view))
 
     def close(self) -> None:
         """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs."""
@@ -154,27 +198,96 @@ class _Reckoned:
                 self._start = self._heading = self._start + found
 
 
+class _Axis:
+    """Turn or tilt of a camera: its angle, and the order for it."""
+
+    def __init__(self, name: str, verb: str, camera: Camera, limits: Sequence[float]) -> None:
+        self.name, self.verb, self.known, self.sent = name, verb, _Known(), math.nan
+        self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
+        self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
+        self._order = 0.0, -math.inf  # rate, time
+        self._answer, self._answered, self._agreeing, self._reckoned = math.nan, -math.inf, 1, _Reckoned()
+
+    def order(self, rate: float, now: float) -> None:
+        """Replace the order by a rate."""
+        self._order = rate, now
+
+    def allowed(self, now: float, timeout: float, horizon: float) -> float:
+        """Return the rate that is allowed now: that of the order, or less."""
+        (rate, ordered), angle = self._order, self.known.at(now)
+        if now - ordered > timeout or math.isnan(angle):
+            return 0.0
+        rate = min(max(rate, -self._highest), self._highest)
+        for place in (angle, self._reckoned.at(now)):
+            rate = limited(rate, place, self._limits, horizon, self._braking)
+        return rate if abs(rate) >= SLOWEST else 0.0
+
+    def sends(self, rate: float, then: float) -> None:
+        """Note a rate that was sent at a time."""
+        self.sent = rate
+        self._reckoned.ordered(rate, then)
+        self.known = _Known(self.known.at(then), then, rate, self.known.answered)
+
+    def check(self, angle: float, then: float, least: int) -> None:
+        """Raise an error unless an answer is within reach of the one before, as the last `least` ones were."""
+        jump = abs((angle - self._answer + 180.0) % 360.0 - 180.0)
+        reach = SLACK + 1.5 * self._highest * (then - self._answered)
+        self._agreeing = 0 if jump > reach else self._agreeing + 1
+        self._answer, self._answered = angle, then
+        if self._agreeing < least:
+            raise ValueError(f"its {self.name} jumps, now to {angle:.0f} degrees")
+
+    def answered(self, angle: float, then: float, restarts: bool) -> str:
+        """Take a checked answer; return a message if it is the first that contradicts the orders."""
+        if restarts:  # it is not known which orders were followed
+            self._reckoned = _Reckoned()
+        before, words = self._reckoned.doubtful, ""
+        self._reckoned.answered(angle, then)
+        if self._reckoned.doubtful:
+            if not before:
+                places = f"it reports {angle:.0f} degrees after orders to {self._reckoned.at(then):.0f}"
+                words = f"does not {self.verb} as ordered: {places}; its limits count for both"
+            angle = self._reckoned.at(then)
+        self.known = _Known(angle, then, 0.0 if math.isnan(self.sent) else self.sent, then)
+        return words
+
+
 class _Supervisor:
-    """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `known`."""
+    """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `axes`.
+
+    `limits` are those of the pan, and of the tilt if the camera tilts; `zoom` the narrowest and the widest field of
+    view if it zooms, from which it begins with `view`.
+    """
 
     def __init__(
-        self, name: str, camera: Camera, limits: Sequence[float], timeout: float, tell: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
+        self, name: str, camera: Camera, limits: Sequence[Any], timeout: float, tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic, *, zoom: Sequence[float] = (), view: float = math.nan,
     ) -> None:  # fmt: skip
-        self.name, self.known, self.wake, self.ends = name, _Known(), threading.Event(), False
-        self._camera, self._limits, self._timeout = camera, limits, timeout
+        self.name, self.wake, self.ends, self.view = name, threading.Event(), False, view
+        given = limits if np.ndim(limits) > 1 else [limits]
+        words = ("heading", "turn"), ("tilt", "tilt")
+        self.axes = [_Axis(*own, camera, limit) for own, limit in zip(words, given, strict=False)]
+        self._camera, self._zoom, self._timeout = camera, zoom, timeout
         self._tell, self._clock = tell, clock
-        self._order = 0.0, -math.inf  # rate, time
-        self._sent, self._sent_at = math.nan, -math.inf  # unknown: the first step stops the camera
+        self._sent_at = -math.inf
+        self._wanted = self._zoomed = math.nan  # fields of view
+        self._zoomed_at, self._zooming = -math.inf, math.inf
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
-        self._good, self._wrong = clock() + STARTING, False
-        self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+        self._good, self._wrong, self._doubts = clock() + STARTING, False, set[str]()
         self.past: deque[tuple[float, ...]] = deque(maxlen=PAST)
-        self._reckoned, self._braking = _Reckoned(), getattr(camera, "braking", BRAKING)
 
-    def order(self, rate: float) -> None:
-        """Replace the order by a rate, degrees per second."""
-        self._order = rate, self._clock()
+    @property
+    def known(self) -> _Known:
+        """What is known of the heading."""
+        return self.axes[0].known
+
+    def order(self, rate: float, tilt_rate: float = 0.0, view: float = math.nan) -> None:
+        """Replace the order by rates, degrees per second, and a field of view, degrees; NaN: as before."""
+        now = self._clock()
+        for axis, own in zip(self.axes, (rate, tilt_rate), strict=False):
+            axis.order(own, now)
+        if self._zoom and not math.isnan(view):
+            self._wanted = min(max(view, self._zoom[0]), self._zoom[1])
         self.wake.set()
 
     def run(self) -> None:
@@ -188,7 +301,7 @@ class _Supervisor:
             self._tell(f"camera {self.name} may still turn: {shortly(error, str)}")
 
     def step(self) -> float:
-        """Send what is to be sent, read the heading if it is due, and return the seconds until the next step."""
+        """Send what is to be sent, read the pose if it is due, and return the seconds until the next step."""
         now = self._clock()
         reads = now >= self._due
         try:
@@ -198,11 +311,14 @@ class _Supervisor:
                 self._due = now + PERIOD
                 self._read()
                 self._turn()
+                self._adjust()
                 if self._wrong:
                     self._tell(f"camera {self.name} works again, after {self._clock() - self._good:.1f} s")
                 self._good, self._wrong = self._clock(), False
         except Exception as error:  # of any library
-            now, self._sent = self._clock(), math.nan
+            now = self._clock()
+            for axis in self.axes:
+                axis.sent = math.nan
             self._due, self._pause = now + self._pause, min(2.0 * self._pause, LONGEST_PAUSE)
             if not self._wrong and now - self._good > OLDEST:
                 self._wrong, self._due = True, now  # the next step stops the camera
@@ -211,49 +327,61 @@ class _Supervisor:
         return max((self._due if self._wrong else min(self._due, now + PERIOD)) - now, 0.0)
 
     def _turn(self) -> None:
-        """Send the rate that is allowed now, unless it is the last one, sent a moment ago."""
+        """Send the rates that are allowed now, unless they are the last ones, sent a moment ago."""
         now = self._clock()
-        (rate, ordered), heading = self._order, self.known.at(now)
-        if now - ordered > self._timeout or math.isnan(heading):
-            rate = 0.0
-        else:
-            rate = min(max(rate, -self._camera.highest_rate), self._camera.highest_rate)
-            for place in (heading, self._reckoned.at(now)):
-                rate = limited(rate, place, self._limits, 1.5 * PERIOD + self._delay, self._braking)
-            rate = rate if abs(rate) >= SLOWEST else 0.0
-        if rate != self._sent or (rate and now - self._sent_at > REPEAT):
-            self._camera.turn(rate)
-            self._sent, self._sent_at = rate, now
-            then = self._timed(now)
-            self._reckoned.ordered(rate, then)
-            self.known = _Known(self.known.at(then), then, rate, self.known.answered)
+        rates = [axis.allowed(now, self._timeout, 1.5 * PERIOD + self._delay) for axis in self.axes]
+        if rates != [axis.sent for axis in self.axes] or (any(rates) and now - self._sent_at > self._repeat()):
+            if len(rates) == 1 and not self._zoom:
+                self._camera.turn(*rates)
+            else:
+                self._camera.move(rates[0], rates[1] if len(rates) > 1 else 0.0)
+            self._sent_at, then = now, self._timed(now)
+            for axis, rate in zip(self.axes, rates, strict=True):
+                axis.sends(rate, then)
+
+    def _repeat(self) -> float:
+        """Return the time after which a rate is sent again: at once to a device that moves by steps."""
+        return 0.0 if getattr(self._camera, "steps", False) else REPEAT
+
+    def _adjust(self) -> None:
+        """Order the wanted field of view until the camera reports it, again and again where it does not."""
+        now, off = self._clock(), abs(self.view - self._wanted) > ZOOM_SLACK * self._wanted  # False for NaN
+        self._zooming = min(self._zooming, now) if off else math.inf
+        if off and (self._wanted != self._zoomed or now - self._zoomed_at > ZOOM_REPEAT):
+            self._camera.zoom(self._wanted)
+            self._zoomed, self._zoomed_at = self._wanted, now
+        if off and now - self._zooming > LOST_ZOOM:
+            self._doubt(f"does not zoom as ordered: it reports {self.view:.0f} degrees, not {self._wanted:.0f}")
+
+    def _doubt(self, words: str) -> None:
+        """Tell once what a camera does not do."""
+        if (kind := words.partition(":")[0]) not in self._doubts:
+            self._doubts.add(kind)
+            self._tell(f"camera {self.name} {words}")
 
     def _read(self) -> None:
-        """Read the heading; raise an error unless the answer is timely and within reach of those before it."""
+        """Read the pose; raise an error unless the answer is timely and within reach of those before it."""
         start = self._clock()
-        heading = float(self._camera.heading())
+        one = len(self.axes) == 1 and not self._zoom
+        *angles, view = (self._camera.heading(), math.nan) if one else self._camera.pose()
         then = self._timed(start)
         if then - start > OLDEST / 2.0:
             raise TimeoutError(f"answers after {2.0 * (then - start):.1f} s")
-        if not math.isfinite(heading):
-            raise ValueError(f"its heading is {heading}")
-        jump = abs((heading - self._answer + 180.0) % 360.0 - 180.0)
-        reach = SLACK + 1.5 * self._camera.highest_rate * (then - self._answered)
-        self._agreeing = 0 if jump > reach else self._agreeing + 1
-        self._answer, self._answered, self._pause = heading, then, PERIOD
-        if self._agreeing < (5 if self._wrong else 2):
-            raise ValueError(f"its heading jumps, now to {heading:.0f} degrees")
-        if self._wrong:  # it is not known which orders were followed
-            self._reckoned = _Reckoned()
-        before = self._reckoned.doubtful
-        self._reckoned.answered(heading, then)
-        if self._reckoned.doubtful:
-            if not before:
-                places = f"it reports {heading:.0f} degrees after orders to {self._reckoned.at(then):.0f}"
-                self._tell(f"camera {self.name} does not turn as ordered: {places}; its limits count for both")
-            heading = self._reckoned.at(then)
-        self.known = _Known(heading, then, 0.0 if math.isnan(self._sent) else self._sent, then)
-        self.past.append((then, heading, *(getattr(self._camera, name, math.nan) for name in ("tilt", "zoom"))))
+        for axis, angle in zip(self.axes, angles, strict=False):
+            if not math.isfinite(angle):
+                raise ValueError(f"its {axis.name} is {angle}")
+        self._pause = PERIOD
+        for axis, angle in zip(self.axes, angles, strict=False):
+            axis.check(float(angle), then, 5 if self._wrong else 2)
+        for axis, angle in zip(self.axes, angles, strict=False):
+            if words := axis.answered(float(angle), then, self._wrong):
+                self._tell(f"camera {self.name} {words}")
+        if self._zoom and math.isnan(view):
+            self._doubt("does not report its zoom: its last known field of view counts")
+        elif self._zoom:
+            self.view = float(view)
+        of_device = (getattr(self._camera, name, math.nan) for name in ("tilt", "zoom"))
+        self.past.append((then, self.known.heading, *of_device))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

@@ -2,10 +2,12 @@
 
 import contextlib
 import gc
+import json
 import math
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,13 +33,17 @@ from hitmac.agents.registry import Agent
 from hitmac.agents.tracking import Tracks
 from hitmac.agents.tracking.features import update
 from hitmac.agents.tracking.tracks import Estimate
+from hitmac.envs.parts.detections import DetectionObserver
+from hitmac.envs.parts.sensors import limits_of, within
+from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario, load_scenario, portable, with_settings
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import NotNegative, Range, convert, field_types, shortly
 
 PROGRAM = "hitmac run"
 SIMULATED = "simulated"
 LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency")
-"""Parts of a frame in each line of the log; `messages`, `paused` and `by_hand` where there are any."""
+"""Parts of a frame in each line of the log; `messages`, `paused`, `by_hand` and `tilt` where there are any."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,9 @@ def run(options: Options) -> None:
         gc.collect()
         gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
         if source is None:
-            source = Source(simulated(scenario, lambda: cameras.headings), inbox, faults)
+            moves = scenario.zoom or scenario.tilt_limits
+            reader = rehearsed(scenario, cameras) if moves else simulated(scenario, lambda: cameras.headings)
+            source = Source(reader, inbox, faults)
             stack.callback(source.close)
         inbox.clear()
         page = f"{', paused' * options.paused}; page: {live.address}" if live else ""
@@ -125,7 +133,7 @@ def run(options: Options) -> None:
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
             say(*frame["messages"])
-            kept = [name for name in ("messages", "paused", "by_hand") if frame[name]]
+            kept = [name for name in ("messages", "paused", "by_hand", "tilt") if frame.get(name)]
             kept += ["detections"] * options.log_detections
             log.write({name: frame[name] for name in (*LOGGED, *kept)})
             if live is not None:
@@ -150,6 +158,7 @@ class ExportedPolicy:
         except ModuleNotFoundError:
             raise ModuleNotFoundError(f"{folder} requires onnxruntime: pip install 'hitmac[export]'") from None
         self._begin, self._tracks = lambda: run.Agent(folder), Tracks(scenario, forecast=False)
+        self._zooms, self._tilts = bool(scenario.zoom), bool(scenario.tilt_limits)
         if (n := self._begin().site["num_sensors"]) != scenario.num_sensors:
             raise ValueError(f"{folder} is a policy for {n} sensors, but the site has {scenario.num_sensors}")
 
@@ -165,6 +174,10 @@ class ExportedPolicy:
         heading = np.where(sensors.any(-1), np.degrees(np.arctan2(sensors[:, 2], sensors[:, 3])), np.nan)
         left = runner.memory.rows.keys() - set(labels)
         places = {"sensor_position": sensors[:, :2], "heading": heading}
+        if self._zooms:
+            places["field_of_view"] = np.where(sensors[:, 4] > 0.0, 2.0 * sensors[:, 4], 360.0)
+        if self._tilts:
+            places["tilt"] = sensors[:, -2]
         return runner.decide(found.place[0, 0, shown], labels, left, **places)[:1], BeliefPolicyState(tracks, runner)
 
     def estimate(self, state: Any, **options: float) -> Estimate:
@@ -183,12 +196,10 @@ def exported_agent(name: str, scenario: Scenario) -> Agent | None:
 def running(scenario: Scenario) -> tuple[Scenario, str]:
     """Return a scenario of real cameras, whose detections have no names and are shared, and what it assumes, in words.
 
-    Raises ValueError for a scenario whose cameras are not fixed, or zoom.
+    Raises ValueError for a scenario whose cameras are not fixed.
     """
     if scenario.placement != "fixed":
         raise ValueError(f"placement is {scenario.placement}; real cameras require fixed, with sensor_positions")
-    if scenario.zoom:
-        raise ValueError(f"zoom is {list(scenario.zoom)}; it is not supported for real cameras, which only turn")
     changes: dict[str, Any] = {"identities": False, "knowledge": "shared"}
     words = ""
     if not (np.any(scenario.position_noise) or np.any(scenario.missed_detections) or scenario.false_detections):
@@ -197,6 +208,31 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
         words = ", assumed " + " ".join(f"{name}={value:g}" for name, value in assumed.items())
         changes |= assumed
     return scenario.replace(**changes), words
+
+
+def rehearsed(scenario: Scenario, cameras: Cameras) -> Callable[[threading.Event], Iterator[bytes]]:
+    """Return a reader of the detections of simulated targets by cameras that also tilt or zoom, once a time step."""
+    simulator, observer = Simulator(scenario, 1, 0), DetectionObserver(scenario)
+    still, limits = np.zeros((1, scenario.num_sensors), np.int64), limits_of(scenario)
+
+    def read(end: threading.Event) -> Iterator[bytes]:
+        due = time.monotonic()
+        while not end.wait(max(due - time.monotonic(), 0.0)):
+            due = max(due, time.monotonic() - scenario.time_step) + scenario.time_step
+            if simulator.track_ended[0]:
+                simulator.reset()
+            now, state = cameras.headings, simulator.state
+            state.field_of_view[0] = cameras.views
+            if scenario.tilt_limits:
+                state.tilt[0] = np.nan_to_num(cameras.tilts).clip(*make_mount(scenario).limit.T)
+            simulator.place(heading=np.clip(within(np.nan_to_num(now), limits), *limits.T))
+            simulator.step(still)
+            shown, when = observer.observe(simulator), time.time()
+            for i in np.flatnonzero(np.isfinite(now)).tolist():
+                found = shown["detections"][0, i][shown["mask"][0, i] != 0].tolist()
+                yield json.dumps({"camera": i, "time": when, "detections": found}).encode()
+
+    return read
 
 
 def say(*lines: str) -> None:

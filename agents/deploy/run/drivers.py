@@ -12,18 +12,20 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from hitmac.agents.deploy.run.cameras import BRAKING, Camera, names_of
+from hitmac.agents.deploy.run.cameras import BRAKING, PERIOD, Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.parts.sensors import limits_of
+from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over, shortly
+from hitmac.envs.validation import Choice, NotNegative, Positive, Range, Row, in_short, over, shortly
 
 Port = Annotated[int, Range(1, 65535)]
 
@@ -34,13 +36,19 @@ class _Driver(Camera):
 
     highest_rate: Positive = 60.0
     """Highest rate, degrees per second."""
+    highest_tilt_rate: NotNegative = 0.0
+    """Highest rate of the tilt, degrees per second; 0: as of the pan."""
     braking: Positive = BRAKING
-    """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a pan limit."""
+    """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a limit."""
 
     def __post_init__(self) -> None:
         converted, errors = validation.invalid_fields(self)
         validation.raise_together(list(errors.values()))
         vars(self).update(converted)
+
+    def turn(self, rate: float) -> None:
+        """Turn at a rate, and do not tilt."""
+        self.move(rate, 0.0)
 
     def close(self) -> None:
         """Stop."""
@@ -49,40 +57,72 @@ class _Driver(Camera):
 
 @dataclass(kw_only=True)
 class Simulated(_Driver):
-    """Camera without a device, which turns exactly as ordered."""
+    """Camera without a device, which turns, tilts and zooms exactly as ordered."""
 
     start: float = 0.0
     """Heading at the start, degrees; in a file by default that of the site, or the middle of the pan limits."""
+    start_tilt: float = 0.0
+    """Tilt at the start, degrees; in a file by default the middle of the tilt limits."""
+    start_view: float = 0.0
+    """Field of view at the start, degrees; in a file by default that of the site."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._heading, self._rate, self._since = self.start, 0.0, time.monotonic()
+        self._angles, self._rates, self._since = (self.start, self.start_tilt), (0.0, 0.0), time.monotonic()
+        self._view = self.start_view
 
     def heading(self) -> float:
         """Return the heading that follows from the orders."""
-        return self._heading + self._rate * (time.monotonic() - self._since)
+        return self.pose()[0]
 
-    def turn(self, rate: float) -> None:
-        """Turn at once at a rate."""
-        self._heading, self._rate, self._since = self.heading(), rate, time.monotonic()
+    def pose(self) -> tuple[float, float, float]:
+        """Return heading, tilt and field of view that follow from the orders."""
+        seconds = time.monotonic() - self._since
+        heading, tilt = (angle + rate * seconds for angle, rate in zip(self._angles, self._rates, strict=True))
+        return heading, tilt, self._view
+
+    def move(self, rate: float, tilt_rate: float) -> None:
+        """Turn and tilt at once at rates."""
+        *angles, _ = self.pose()
+        self._angles, self._rates, self._since = (angles[0], angles[1]), (rate, tilt_rate), time.monotonic()
+
+    def zoom(self, view: float) -> None:
+        """Zoom at once."""
+        self._view = view
 
 
 @dataclass(kw_only=True)
 class Printed(Simulated):
-    """Simulated camera whose orders are printed for another program, ``{"camera": "0", "rate": 12.5}`` a line."""
+    """Simulated camera whose orders are printed for another program, ``{"camera": "0", "rate": 12.5}`` a line.
+
+    Cameras that tilt or zoom also have ``"tilt_rate"``, and lines ``{"camera": "0", "field_of_view": 30.0}``.
+    """
 
     camera: Any = "0"
     """Name in the orders; in a file by default that of the sensor."""
 
     def turn(self, rate: float) -> None:
         """Print the order."""
-        print(json.dumps({"camera": self.camera, "rate": rate}) + "\n", end="", flush=True)
-        super().turn(rate)
+        self._print(rate=rate)
+        Simulated.move(self, rate, 0.0)
+
+    def move(self, rate: float, tilt_rate: float) -> None:
+        """Print the order."""
+        self._print(rate=rate, tilt_rate=tilt_rate)
+        super().move(rate, tilt_rate)
+
+    def zoom(self, view: float) -> None:
+        """Print the order."""
+        self._print(field_of_view=view)
+        super().zoom(view)
+
+    def _print(self, **order: float) -> None:
+        print(json.dumps({"camera": self.camera, **order}) + "\n", end="", flush=True)
 
 
 @dataclass(kw_only=True)
 class _Device(_Driver):
-    """Pan-tilt head in a network, with the heading zero + sign * pan, degrees."""
+    """Pan-tilt head in a network, with the heading zero + sign * pan, and the tilt tilt_zero + tilt_sign * its tilt."""
 
     host: str = ""
     """Name or address."""
@@ -92,6 +132,17 @@ class _Device(_Driver):
     """-1: the pan grows clockwise, as seen from above; 1: counter-clockwise, as of most devices upside down."""
     pan_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-180.0, 180.0)
     """Lowest and highest pan of the device, degrees; an answer beyond is nonsense."""
+    tilt_zero: float = 0.0
+    """Tilt below the horizon at the device's tilt 0, degrees."""
+    tilt_sign: float = -1
+    """-1: the device's tilt grows upwards, as of most; 1: downwards."""
+    tilt_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-90.0, 90.0)
+    """Lowest and highest tilt of the device, degrees; an answer beyond is nonsense."""
+    zooms: tuple[Annotated[tuple[float, float], Row(("position", "field of view"))], ...] = ()
+    """Zoom positions of the device, increasing, and their horizontal fields of view in degrees, decreasing, as
+    [[0, 60], [1, 3]]; in between the focal length is linear. Empty: the camera does not zoom."""
+    preset: str = ""
+    """Preset to which the camera goes when the run ends, a token of ONVIF or a number of VISCA; empty: it stops."""
     answer_within: Positive = 0.4
     """Longest wait for an answer of the device, seconds."""
 
@@ -101,6 +152,36 @@ class _Device(_Driver):
         if not self.host or self.sign not in (-1, 1) or low >= high:
             given = f"host is {self.host!r}, sign {self.sign:g}, pan_range {[low, high]}"
             raise ValueError(f"{given}; they must be a name or address, -1 or 1, and [low, high] with low under high")
+        low, high = self.tilt_range
+        if self.tilt_sign not in (-1, 1) or low >= high:
+            given = f"tilt_sign is {self.tilt_sign:g}, tilt_range {[low, high]}"
+            raise ValueError(f"{given}; they must be -1 or 1, and [low, high] with low under high")
+        self._positions, self._views = np.array(self.zooms, np.float64).reshape(-1, 2).T
+        falls = (np.diff(self._positions) > 0).all() and (np.diff(self._views) < 0).all()
+        if len(self.zooms) == 1 or not falls or not ((self._views > 0) & (self._views < 180)).all():
+            words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
+            raise ValueError(f"zooms is {[list(row) for row in self.zooms]}; it must be {words}")
+        self._focal = 1.0 / np.tan(np.radians(self._views / 2.0))
+
+    def _view_of(self, position: float) -> float:
+        """Return the field of view at a zoom position; NaN without `zooms` or a position."""
+        if not len(self._positions) or np.isnan(position):
+            return float("nan")
+        low, high = self._positions[[0, -1]]
+        if not low - (slack := 0.01 * (high - low)) <= position <= high + slack:
+            raise ValueError(f"the zoom is {position:g}, beyond {low:g} to {high:g}")
+        return float(2.0 * np.degrees(np.arctan(1.0 / np.interp(position, self._positions, self._focal))))
+
+    def _position_of(self, view: float) -> float:
+        """Return the zoom position of a field of view."""
+        return float(np.interp(1.0 / np.tan(np.radians(view / 2.0)), self._focal, self._positions))
+
+    def _tilt_of(self, angle: float) -> float:
+        """Return the tilt below the horizon of a device's tilt, degrees."""
+        low, high = self.tilt_range
+        if not low - 1.0 <= angle <= high + 1.0:  # also NaN
+            raise ValueError(f"the tilt is {angle:g} degrees, beyond {low:g} to {high:g}")
+        return self.tilt_zero + self.tilt_sign * angle
 
     def _heading_of(self, pan: float) -> float:
         """Return the heading of a pan, degrees."""
@@ -110,12 +191,23 @@ class _Device(_Driver):
         return self.zero + self.sign * pan
 
 
+_SPACES = "http://www.onvif.org/ver10/tptz/PanTiltSpaces/"
+_DEGREES = {
+    "Position": "SphericalPositionSpaceDegrees", "Translation": "SphericalTranslationSpaceDegrees",
+    "Velocity": "VelocitySpaceDegrees",
+}  # fmt: skip
+
+
 @dataclass(kw_only=True)
 class Onvif(_Device):
-    """Camera with ONVIF's PTZ service: GetStatus, ContinuousMove with a timeout, Stop.
+    """Camera with ONVIF's PTZ service: GetStatus, ContinuousMove with a timeout, Stop; AbsoluteMove for the zoom.
 
-    A device that refuses the timeout moves without one, and one that refuses Stop gets a velocity of 0. The normalized
-    positions -1 and 1 are the ends of `pan_range`; the normalized velocity 1 is `highest_rate`.
+    A device that refuses the timeout moves without one; one that refuses ContinuousMove is moved by small steps, of
+    RelativeMove or else AbsoluteMove; one that refuses Stop gets a velocity of 0. A device that refuses AbsoluteMove
+    zooms by RelativeMove. The normalized positions -1 and 1 are the ends of `pan_range` and of `tilt_range`; the
+    normalized velocity 1 is `highest_rate`.
+
+    Source: ONVIF PTZ Service Specification, sections 5.3 (operations) and 5.7 (spaces).
     """
 
     port: Port = 80
@@ -127,6 +219,11 @@ class Onvif(_Device):
     """Authentication: `message`: WS-Security, for which the device's clock must be right; `http`: HTTP digest."""
     profile: str = ""
     """Token of the media profile; empty: the first with a pan-tilt head."""
+    units: Annotated[str, Choice(("normalized", "degrees"))] = "normalized"
+    """Space of positions and velocities."""
+    status: bool = True
+    """false: a device without GetStatus. It is moved by AbsoluteMove alone, at first to its pan and tilt 0 and its
+    widest view, and counts as where it was sent."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -136,23 +233,118 @@ class Onvif(_Device):
         self._moves: list[tuple[str, dict[str, Any]]]  # the ways that the device has not refused, best first
         self._moves = [("ContinuousMove", {"Timeout": datetime.timedelta(seconds=2)}), ("ContinuousMove", {})]
         self._stops = [("Stop", {"PanTilt": True, "Zoom": False}), *self._moves]
+        self._moves += [("RelativeMove", {}), ("AbsoluteMove", {})]
+        self._zooming: list[tuple[str, dict[str, Any]]] = [("AbsoluteMove", {}), ("RelativeMove", {})]
+        self._last = (
+            0.0,
+            0.0,
+            float(self._positions[0]) if self.zooms else float("nan"),
+        )  # pan, tilt, zoom: the device's
+        if not self.status:
+            self._moves = self._moves[-1:]
+
+    @property
+    def steps(self) -> bool:
+        """True if the device is moved by steps."""
+        return not self._moves[0][0].startswith("C")
 
     def heading(self) -> float:
         """Ask for the heading, degrees."""
-        status, (low, high) = self._call("GetStatus"), self.pan_range
+        return self._heading_of(self._ask()[0])
+
+    def pose(self) -> tuple[float, float, float]:
+        """Ask for heading, tilt and field of view, degrees."""
+        pan, tilt, zoom = self._ask()
+        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
+
+    def _ask(self) -> tuple[float, float, float]:
+        """Return pan and tilt of the device, degrees, NaN where the answer has none, and the zoom."""
+        if not self.status:
+            if self._service is None:
+                self._step_to(*self._last[:2])
+            return self._last
+        status = self._call("GetStatus")
+        position = getattr(status, "Position", None)
+        found = getattr(position, "PanTilt", None)
         try:
-            share = float(status.Position.PanTilt.x)
+            pan = float(found.x)  # type: ignore[union-attr]
         except (AttributeError, TypeError, ValueError):
             raise ValueError("the answer holds no pan") from None
-        return self._heading_of(low + (share + 1.0) / 2.0 * (high - low))
+        space = str(getattr(found, "space", None) or "")
+        if "Space" in space and ("Degrees" in space) != (self.units == "degrees"):
+            raise ValueError(f"the answer is in {space.rpartition('/')[2]}, but units is {self.units}")
+        tilt, zoom = (
+            _number(getattr(part, name, None)) for part, name in ((found, "y"), (_part(position, "Zoom"), "x"))
+        )
+        self._last = self._degrees(pan, self.pan_range), self._degrees(tilt, self.tilt_range), zoom
+        return self._last
 
-    def turn(self, rate: float) -> None:
-        """Order a rate, degrees per second, for two seconds."""
-        velocity = {"PanTilt": {"x": min(max(self.sign * rate / self.highest_rate, -1.0), 1.0), "y": 0.0}}
-        ways = self._moves if rate else self._stops
-        for number, (operation, arguments) in enumerate(ways):
+    def _degrees(self, share: float, ends: tuple[float, float]) -> float:
+        low, high = ends
+        return share if self.units == "degrees" else low + (share + 1.0) / 2.0 * (high - low)
+
+    def _vector(self, kind: str, x: float, y: float) -> dict[str, Any]:
+        """Return pan and tilt, degrees or degrees per second, in the device's space of a kind."""
+        if self.units == "degrees":
+            return {"PanTilt": {"x": x, "y": y, "space": _SPACES + _DEGREES[kind]}}
+        if kind == "Velocity":
+            scales = self.highest_rate, self.highest_tilt_rate or self.highest_rate
+            return {"PanTilt": {"x": min(max(x / scales[0], -1.0), 1.0), "y": min(max(y / scales[1], -1.0), 1.0)}}
+        widths = [(high - low) / 2.0 for low, high in (self.pan_range, self.tilt_range)]
+        middles = [sum(self.pan_range) / 2.0, sum(self.tilt_range) / 2.0] if kind == "Position" else [0.0, 0.0]
+        shares = [(one - middle) / width for one, middle, width in zip((x, y), middles, widths, strict=True)]
+        return {"PanTilt": dict(zip(("x", "y"), (min(max(share, -1.0), 1.0) for share in shares), strict=True))}
+
+    def move(self, rate: float, tilt_rate: float) -> None:
+        """Order rates, degrees per second, for two seconds, or a step."""
+        x, y = self.sign * rate, self.tilt_sign * tilt_rate
+
+        def arguments(operation: str) -> dict[str, Any]:
+            if operation == "RelativeMove":
+                return {"Translation": self._vector("Translation", x * PERIOD, y * PERIOD)}
+            if operation == "AbsoluteMove":
+                return {"Position": self._vector("Position", *self._stepped(x, y))}
+            return {} if operation == "Stop" else {"Velocity": self._vector("Velocity", x, y)}
+
+        self._try(self._moves if x or y else self._stops, arguments)
+        if not self.status:
+            self._last = *self._stepped(x, y), self._last[2]
+
+    def _stepped(self, x: float, y: float) -> tuple[float, float]:
+        pan, tilt, _ = self._last
+        return pan + x * PERIOD, (0.0 if np.isnan(tilt) else tilt) + y * PERIOD
+
+    def _step_to(self, pan: float, tilt: float) -> None:
+        self._call("AbsoluteMove", Position=self._vector("Position", pan, tilt) | self._zoom_at(self._last[2]))
+
+    @staticmethod
+    def _zoom_at(position: float) -> dict[str, Any]:
+        return {} if np.isnan(position) else {"Zoom": {"x": position}}
+
+    def zoom(self, view: float) -> None:
+        """Zoom to a field of view, degrees."""
+        position, now = self._position_of(view), self._last[2]
+
+        def arguments(operation: str) -> dict[str, Any]:
+            if operation == "AbsoluteMove":
+                return {"Position": self._zoom_at(position)}
+            return {"Translation": self._zoom_at(position - now)}
+
+        self._try(self._zooming, arguments)
+        if not self.status:
+            self._last = *self._last[:2], position
+
+    def close(self) -> None:
+        """Stop, and go to the preset."""
+        super().close()
+        if self.preset:
+            self._call("GotoPreset", PresetToken=self.preset)
+
+    def _try(self, ways: list[tuple[str, dict[str, Any]]], arguments: Callable[[str], dict[str, Any]]) -> None:
+        """Call the first operation of the ways that the device does not refuse, and forget those before it."""
+        for number, (operation, own) in enumerate(ways):
             try:
-                self._call(operation, **arguments | ({} if operation == "Stop" else {"Velocity": velocity}))
+                self._call(operation, **own | arguments(operation))
             except Exception as error:
                 if number == len(ways) - 1 or not _is_fault(error):
                     raise
@@ -184,6 +376,15 @@ class Onvif(_Device):
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
 
 
+def _part(of: Any, name: str) -> Any:
+    return getattr(of, name, None)
+
+
+def _number(value: Any) -> float:
+    """Return a number of an answer, NaN for none."""
+    return float("nan") if value is None else float(value)
+
+
 _CLOCKS = 5.0
 """Difference of two clocks that a refused login mentions, seconds."""
 
@@ -207,7 +408,7 @@ def _clock_of(client: Any) -> float:
 
 @dataclass(kw_only=True)
 class Visca(_Device):
-    """Camera with VISCA over IP: Pan-tiltPosInq and Pan-tiltDrive of Sony's command list.
+    """Camera with VISCA over IP: Pan-tiltPosInq, Pan-tiltDrive, CAM_ZoomPosInq, CAM_Zoom Direct of Sony's command list.
 
     A message without an answer is sent again under the next sequence number, up to three times.
     """
@@ -220,13 +421,19 @@ class Visca(_Device):
     transport: Annotated[str, Choice(("udp", "tcp"))] = "udp"
     """Transport; TCP is for plain messages."""
     units_per_degree: Positive = 14.4
-    """Units of the pan in a degree."""
+    """Units of the pan and the tilt in a degree."""
     speeds: Annotated[tuple[float, ...], over(0, None, "degrees per second")] = ()
     """Rates of the speeds 1, 2, ..., increasing, at most 24; an order takes the fastest speed that is not above it.
     Empty: k / 24 of highest_rate."""
+    tilt_speeds: tuple[Annotated[float, over(0, None, "degrees per second")], ...] = ()
+    """The same of the tilt, at most 23; empty: as of the pan."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.preset and not (self.preset.isdecimal() and int(self.preset) < 255):
+            raise ValueError(f"preset is {self.preset!r}; it must be a number from 0 to 254")
+        if len(self.tilt_speeds) > 23 or any(np.diff(self.tilt_speeds) <= 0.0):
+            raise ValueError(f"tilt_speeds is {list(self.tilt_speeds)}; it must be at most 23 increasing rates")
         speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
         if len(speeds) > 24 or any(np.diff(speeds) <= 0.0):
             raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
@@ -237,18 +444,44 @@ class Visca(_Device):
 
     def heading(self) -> float:
         """Ask for the heading, degrees."""
-        answer = self._ask(b"\x01\x10", b"\x81\x09\x06\x12\xff")
-        digits = answer[2:-5]  # 4 hexadecimal digits of the pan, 5 in newer devices, before 4 of the tilt
-        if len(digits) not in (4, 5) or max(digits) > 0x0F:
-            raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
-        units, whole = int(digits.hex()[1::2], 16), 16 ** len(digits)
-        return self._heading_of((units - whole if units >= whole / 2 else units) / self.units_per_degree)
+        return self._heading_of(self._pan_and_tilt()[0])
 
-    def turn(self, rate: float) -> None:
-        """Order a rate, degrees per second."""
-        speed = int(np.searchsorted(self.speeds, abs(rate) * 1.001, "right"))
+    def pose(self) -> tuple[float, float, float]:
+        """Ask for heading, tilt and field of view, degrees."""
+        pan, tilt = self._pan_and_tilt()
+        zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom") if self.zooms else float("nan")
+        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
+
+    def _pan_and_tilt(self) -> tuple[float, float]:
+        """Ask for pan and tilt of the device, degrees."""
+        answer = self._ask(b"\x01\x10", b"\x81\x09\x06\x12\xff")
+        digits = answer[2:-1]  # 4 hexadecimal digits of the pan, 5 in newer devices, before 4 of the tilt
+        if len(digits) not in (8, 9):
+            raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
+        parts = ((digits[:-4], "pan"), (digits[-4:], "tilt"))
+        pan, tilt = (_units(part, name, answer, signed=True) / self.units_per_degree for part, name in parts)
+        return pan, tilt
+
+    def move(self, rate: float, tilt_rate: float) -> None:
+        """Order rates, degrees per second."""
+        speed, tilt_speed = (
+            self._speed(rate, self.speeds, 24),
+            self._speed(tilt_rate, self.tilt_speeds or self.speeds, 23),
+        )
         way = 3 if speed == 0 else 2 if self.sign * rate > 0.0 else 1  # stop, right, left
-        self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), 1, way, 3, 0xFF)))
+        tilt_way = 3 if tilt_speed == 0 else 1 if self.tilt_sign * tilt_rate > 0.0 else 2  # stop, up, down
+        drive = bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), max(tilt_speed, 1), way, tilt_way, 0xFF))
+        self._ask(b"\x01\x00", drive)
+
+    @staticmethod
+    def _speed(rate: float, speeds: Sequence[float], most: int) -> int:
+        """Return the fastest speed that is not above a rate; 0: none."""
+        return min(int(np.searchsorted(speeds, abs(rate) * 1.001, "right")), most)
+
+    def zoom(self, view: float) -> None:
+        """Zoom to a field of view, degrees."""
+        position = f"{round(self._position_of(view)):04x}"
+        self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x04, 0x47, *(int(digit, 16) for digit in position), 0xFF)))
 
     def _ask(self, kind: bytes, message: bytes) -> bytes:
         """Send a message and return its first answer."""
@@ -314,13 +547,23 @@ class Visca(_Device):
                 return received[8:]
 
     def close(self) -> None:
-        """Stop the camera, and close the socket."""
+        """Stop the camera, send it to its preset, and close the socket."""
         try:
             super().close()
+            if self.preset:
+                self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x04, 0x3F, 0x02, int(self.preset), 0xFF)))
         finally:
             if self._socket:
                 self._socket.close()
             self._socket = None
+
+
+def _units(digits: bytes, name: str, answer: bytes = b"", *, signed: bool = False) -> float:
+    """Return the number of hexadecimal digits, one a byte; raise ValueError for other bytes."""
+    if not digits or max(digits) > 0x0F:
+        raise ValueError(f"the answer {(answer or digits).hex(' ')} holds no {name}")
+    units, whole = int(digits.hex()[1::2], 16), 16 ** len(digits)
+    return units - whole if signed and units >= whole / 2 else units
 
 
 DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": Onvif, "visca": Visca}
@@ -363,4 +606,16 @@ def _driver(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
         raise ValueError(f"unknown setting {in_short(unknown, known)}: known are {', '.join(known)}")
     middle = np.nan_to_num(limits_of(scenario)[i], posinf=0.0, neginf=0.0).mean()
     defaults = {"camera": name, "start": scenario.sensor_headings[i] if scenario.sensor_headings else middle}
-    return DRIVERS[driver](**{key: value for key, value in defaults.items() if key in known} | settings)
+    if scenario.tilt_limits:
+        defaults["start_tilt"] = make_mount(scenario).limit[i].mean()
+    if scenario.zoom:
+        defaults["start_view"] = scenario.of_each_sensor("field_of_view")[i]
+    made = DRIVERS[driver](**{key: value for key, value in defaults.items() if key in known} | settings)
+    if scenario.zoom and isinstance(made, _Device):
+        narrowest, widest = scenario.zoom
+        if not made.zooms or made.zooms[-1][1] > narrowest + 1e-6 or made.zooms[0][1] < widest - 1e-6:
+            rows = [list(row) for row in made.zooms]
+            raise ValueError(
+                f"zooms is {rows}; it must reach from {widest:g} to {narrowest:g} degrees, the site's zoom"
+            )
+    return made

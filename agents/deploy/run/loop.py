@@ -15,11 +15,12 @@ from hitmac.agents.deploy.run.detections import Inbox, parse
 from hitmac.agents.deploy.run.live import Live
 from hitmac.agents.deploy.run.log import Faults, rounded
 from hitmac.agents.deploy.run.pictures import Pictures
-from hitmac.agents.policy import one_thread_each, pair_of, rates_of, started
+from hitmac.agents.policy import one_thread_each, pair_of, rates_of, settings_of, started
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking import DetectionFeed
 from hitmac.agents.tracking.track_states import LOST
 from hitmac.envs.deployment import observe
+from hitmac.envs.parts.tilt import edges_of
 from hitmac.envs.scenario import Scenario
 
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
@@ -52,11 +53,6 @@ class Loop:
         self.names, self.hands, self._monotonic, self._wall = names_of(scenario), hands, monotonic, wall
         n = len(self.names)
         self._positions = np.array(scenario.sensor_positions)
-        self._cameras = {  # as in every frame
-            "position": self._positions.tolist(),
-            "view": scenario.of_each_sensor("field_of_view").tolist(),
-            "reach": scenario.of_each_sensor("sensing_range").tolist(),
-        }
         self._feed = DetectionFeed(scenario)
         speed, timeout = scenario.top_speed, self._feed.timeout
         self._pictures = Pictures(views or [None] * n, cameras, self.names, faults, speed, timeout)
@@ -76,9 +72,30 @@ class Loop:
             for step in range(3):
                 for camera, place in enumerate(self._positions.tolist()):
                     feed.add(camera, float(step), [place])
-                shown = feed.observe(step, self._positions, np.zeros(n))
+                pose = self._pose()
+                shown = feed.observe(step, self._positions, np.zeros(n), **pose)
                 _, state = self.agent.policy.predict(shown, state, np.array([step == 0]), deterministic=True)
-                self._tracks(state, np.zeros(n))
+                self._tracks(state, np.zeros(n), pose)
+
+    def _pose(self) -> dict[str, np.ndarray]:
+        """Return the present tilts and fields of view (n,), of those that the cameras have."""
+        found = {}
+        if self.scenario.tilt_limits:  # the tilt of a camera that does not answer does not matter
+            found["tilt"] = np.nan_to_num(self.cameras.tilts).clip(0.0, 90.0)
+        if self.scenario.zoom:
+            found["field_of_view"] = self.cameras.views
+        return found
+
+    def _footprints(self, pose: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Return the part of a frame that says where the cameras stand and what they see of the floor."""
+        site = self.scenario
+        start = site.of_each_sensor("field_of_view")
+        view = pose.get("field_of_view", start)
+        reach, near = site.of_each_sensor("sensing_range") * np.sqrt(start / view), {}
+        if site.tilt_limits:
+            far, edge = edges_of(site, reach**2, view, pose["tilt"])
+            reach, near = np.sqrt(far), {"near": rounded(np.sqrt(edge)), "tilt": rounded(pose["tilt"])}
+        return {"position": self._positions.tolist(), "view": view.tolist(), "reach": reach.tolist(), **near}
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """Decide, and yield the frame of each step, valid as JSON."""
@@ -89,10 +106,10 @@ class Loop:
             while True:
                 ready = self._gather()
                 now = self._monotonic()
-                headings = np.array(self.cameras.headings, np.float64)
+                headings, pose = np.array(self.cameras.headings, np.float64), self._pose()
                 detections = self._feed_scans()
                 motion = {"rate": self._sent_rates[0], "commands": np.array([*self._sent_rates][1:]).reshape(-1, n)}
-                shown = self._feed.observe(now, self._positions, headings, **motion)
+                shown = self._feed.observe(now, self._positions, headings, **motion, **pose)
                 answer = self.agent.policy.predict(shown, self._state, starts, deterministic=True)
                 actions, self._state = pair_of(answer, self.agent.name)
                 starts = np.zeros(1, np.bool_)
@@ -101,14 +118,14 @@ class Loop:
                 rates *= not paused
                 rates[list(by_hand)] = list(by_hand.values())
                 rates[np.isnan(headings)] = np.nan
-                self.cameras.order(rates)
+                self._order(rates, actions[0], pose, stays=np.isin(np.arange(n), [*by_hand]) | paused)
                 self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
-                tracks, covered = self._tracks(self._state, headings)
+                tracks, covered = self._tracks(self._state, headings, pose)
                 yield {
                     "time": round(self._start + now, 3),
                     "heading": rounded(headings),
-                    **self._cameras,
+                    **self._footprints(pose),
                     "tracks": tracks,
                     "detections": rounded(np.reshape(detections, (-1, 3))),
                     "orders": rounded(rates),
@@ -123,6 +140,17 @@ class Loop:
                 if late > 0:
                     self.faults.report("the loop is late", f"{late} steps are left out")
                     self._due += late * t
+
+    def _order(self, rates: np.ndarray, actions: np.ndarray, pose: dict[str, np.ndarray], stays: np.ndarray) -> None:
+        """Order rates (n,), and the tilts and zooms of actions but for the cameras that stay (n,) bool."""
+        changes = settings_of(actions, self.scenario)
+        more = {}
+        if "tilt" in changes:
+            more["tilt_rates"] = np.where(stays, 0.0, changes["tilt"] / self.scenario.time_step)
+        if "zoom" in changes:
+            moved = ~stays & (changes["zoom"] != 0.0)
+            more["views"] = np.where(moved, pose["field_of_view"] + changes["zoom"], np.nan)
+        self.cameras.order(rates, **more)
 
     def _gather(self) -> float:
         """Read lines until it is time to decide; return that time."""
@@ -204,7 +232,7 @@ class Loop:
         self._scans.clear()
         return added
 
-    def _tracks(self, state: Any, headings: np.ndarray) -> tuple[list[Any], float | None]:
+    def _tracks(self, state: Any, headings: np.ndarray, pose: dict[str, np.ndarray]) -> tuple[list[Any], float | None]:
         """Return the tracks, and the expected share of their targets that are in view; None without any."""
         estimate = getattr(self.agent.policy, "estimate", None)
         if estimate is None:
@@ -220,5 +248,6 @@ class Loop:
         particles, weight = own.body[0, 0, :-1, :2][shown].swapaxes(-1, -2), own.weight[0, 0, :-1][shown]
         places = np.where(lost[:, None, None], particles, place[:, None])  # (k, P, 2)
         weight = np.where(lost[:, None], weight, existence[:, None] / weight.shape[-1])
-        pairs = observe(self.scenario, ("visible",), self._positions, headings, places.reshape(-1, 2))["pairs"]
+        given = self.scenario, ("visible",), self._positions, headings, places.reshape(-1, 2)
+        pairs = observe(*given, **pose)["pairs"]  # type: ignore[arg-type]
         return rows, float((weight.ravel() * pairs[..., 0].any(0)).sum() / existence.sum())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.planning.planner import BeliefPlannerAgent, PlannerAgent
 from hitmac.agents.policy import padded_actions
+from hitmac.agents.tracking.sight import VIEW_NEAR, VIEW_RANGE
 from hitmac.agents.tracking.walk_model import SEEN
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.deployment import KNOWLEDGE
@@ -154,6 +155,31 @@ def test_a_lens_narrows_for_a_far_target_and_widens_for_two_aside(bearings, away
     played = list(play(BeliefPlannerAgent(scene, horizon=10), scene, 2, **HERE, **places))
     assert [actions[0].tolist() for _, actions, _ in played] == [[0, zoom], [0, 0]]
     assert played[-1][0].simulator.coverage[0] == 1
+
+
+TILTING = ONE.replace(
+    arena=40, placement="random", target_area=(-40, 40, -40, 40), sensing_range=25, tilt_limits=[(0, 80)], tilt_step=20,
+    mount_height=4, vertical_view=40,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("away", "tilt"), [(2, 1), (6, 0), (17, 2), (30, 0)])
+def test_a_camera_tilts_down_for_a_near_target_up_for_a_far_one_and_not_for_one_out_of_range(away, tilt):
+    """From a height of 4 it sees from 2.3 to 11 at 40 degrees, to 0.7 at 60, and to the range at 20."""
+    played = list(play(BeliefPlannerAgent(TILTING, horizon=10), TILTING, 2, **HERE, target_position=[(away, 0)]))
+    assert [actions[0].tolist() for _, actions, _ in played] == [[0, tilt], [0, 0]]
+    assert played[-1][0].simulator.coverage[0] == (away < 25)
+
+
+def test_detections_show_the_tilt_to_planners():
+    scene = TILTING.replace(identities=False, knowledge="shared")
+    agent, task = BeliefPlannerAgent(scene, horizon=10), CoverageTask(scene, 1, 0)
+    task.step(np.array([[0, 2]]))
+    agent.predict(task.observe())
+    (believed, _), state = agent._beliefs.update(**task.observe()), task.simulator.state
+    assert believed.tilt == state.tilt == 20
+    np.testing.assert_allclose(believed.views[0, 0, VIEW_NEAR], state.near_squared.item(), rtol=1e-5)
+    np.testing.assert_allclose(believed.ahead[0, 0, VIEW_RANGE], 25**2)  # the lens; the view ends before it
 
 
 GAME = load_scenario("mate-2v4-0").replace(
@@ -518,6 +544,7 @@ def test_every_walk_knowledge_and_decision_can_be_played():
         COURT.replace(**zooming),
         Scenario(**zooming, pan_limits=[(-90, 90)]),
         Scenario(**zooming, walk="evade"),
+        load_scenario("tilting").replace(failure_rate=0.1, recovery_rate=0.3),
         Scenario(**MOTOR, acceleration=100, walk="evade", identities=False),
     ]
     for number, scenario in enumerate(scenarios):

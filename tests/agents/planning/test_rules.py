@@ -28,6 +28,17 @@ def test_the_nearest_agent_by_hand():
     assert agent.predict(shown)[0].tolist() == [[0, 0]]
 
 
+@pytest.mark.parametrize("name", ["nearest", "greedy"])
+@pytest.mark.parametrize(("away", "tilt"), [(1, 1), (4, 0), (20, 2)])
+def test_rules_tilt_towards_their_target(name, away, tilt):
+    """At 45 degrees with a view of 53.13, it sees from 1 / 3 to 3 times its height."""
+    scenario = Scenario(
+        num_sensors=1, num_targets=2, tilt_limits=[(30, 60)], mount_height=6, sensing_range=40, vertical_view=53.13
+    )
+    places = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(away, 0), (0, 1000)]}
+    assert first_actions(scripted_agent(name, scenario), scenario, **places) == [0, tilt]
+
+
 def test_random_actions_are_uniform_and_belong_to_the_seed_of_the_scene():
     shown = CoverageTask(HIT_MAC, 2000, 0, features=("bearing", "distance")).observe()
     assert not scripted_agent("still", HIT_MAC).predict(shown)[0].any()

@@ -224,7 +224,7 @@ def test_the_likeliest_tracks_take_the_place_of_targets_in_their_order():
     belief = Belief(body, weight, np.zeros((1, 6, 8)), np.zeros((2, 1), np.uint64), np.zeros((1, 0, 3)))
     known = np.arange(k)[None, :, None] + np.zeros((1, k, 5))
     nothing = np.zeros(1, np.int64)
-    scene = Scene(belief, known, np.zeros((1, 2, 7)), nothing, existence > 0, *[nothing] * 4)
+    scene = Scene(belief, known, np.zeros((1, 2, 7)), nothing, existence > 0, *[nothing] * 5)
     few = likeliest(scene, 3)
     assert few.known[0, :, 0].tolist() == [1, 3, 4]
     assert few.belief.body[0, :, 0, 0].tolist() == [1, 3, 4, 5]

@@ -67,6 +67,7 @@ LARGE = {
     "everything": load_scenario("large-12x20").replace(**EVERYTHING),
     "a crowd": load_scenario("large-3x90").replace(sensing_range=150, field_of_view=360),  # more are seen than listed
     "all kinds": load_scenario("volleyball-4").replace(**ALL_KINDS),
+    "tilting": load_scenario("tilting").replace(num_targets=40),
     "shared": load_scenario("volleyball-4").replace(**ALL_KINDS).replace(knowledge="shared"),
 }
 

@@ -51,6 +51,13 @@ class Motor:
             self.orders.append(rate)
             self._lock.notify_all()
 
+    def jump(self, pan):
+        """Be at a pan at once."""
+        with self._lock:
+            self._go(time.monotonic())
+            self._pan = pan
+            self.lowest, self.highest = min(self.lowest, pan), max(self.highest, pan)
+
     def wait_for(self, rate, seconds=20.0):
         """Return True once the last order is this rate."""
         with self._lock:
@@ -91,13 +98,19 @@ LIES = {
 class CameraServer:
     """Camera at a port of 127.0.0.1.
 
-    `fault` is None, or ``"silent"``, ``"late"`` or ``"nonsense"``; `lost` is the share of messages that get lost.
+    `fault` is None, or ``"silent"``, ``"late"`` or ``"nonsense"``; `lost` is the share of messages that get lost. The
+    tilt of the device grows upwards; `zoom` is its position, None: it reports none, and `stuck` that it keeps.
     """
 
     LATE = 0.9  # seconds
 
     def __init__(self, motor, lost=0.0, seed=0):
         self.motor, self.lost, self.fault, self.random = motor, lost, None, random.Random(seed)
+        self.tilt, self.zoom, self.stuck = Motor(), 0.0, False
+
+    def zooms(self, position):
+        """Zoom to a position."""
+        self.zoom = self.zoom if self.stuck else position
 
     def loses(self):
         return self.random.random() < self.lost
@@ -115,7 +128,7 @@ class PlainViscaServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
 
     def __init__(self, motor):
-        self.motor, self.hangs_up = motor, False
+        self.motor, self.hangs_up, self.tilt = motor, False, Motor()
         super().__init__(("127.0.0.1", 0), self.Handler)
         self.port = self.server_address[1]
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -187,14 +200,22 @@ class ViscaServer(CameraServer):
             units = round(self.motor.reported * 14.4) % 2**16
             if self.fault == "nonsense":
                 units = self.random.randrange(2**16)
-            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}0000"), 0xFF])
+            tilt = round(self.tilt.reported * 14.4) % 2**16
+            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}{tilt:04x}"), 0xFF])
+        if payload == b"\x81\x09\x04\x47\xff":
+            return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{round(self.zoom):04x}"), 0xFF])
+        if payload[:4] == b"\x81\x01\x04\x47" and len(payload) == 9:
+            self.zooms(int(payload[4:8].hex()[1::2], 16))
+            return b"\x90\x41\xff"
         if payload[:4] == b"\x81\x01\x06\x01" and len(payload) == 9:
             way = {1: -1.0, 2: 1.0, 3: 0.0}[payload[6]]
             self.motor.order(way * self.motor.highest_rate * payload[4] / 24)
+            self.tilt.order({1: 1.0, 2: -1.0, 3: 0.0}[payload[7]] * self.tilt.highest_rate * payload[5] / 24)
             return b"\x90\x41\xff"
         return b"\x90\x60\x02\xff"
 
 
+SPACES = "http://www.onvif.org/ver10/tptz/PanTiltSpaces/"
 SCHEMA = "http://www.onvif.org/ver10/schema"
 SERVICES = {"device": "ver10/device", "media": "ver10/media", "ptz": "ver20/ptz"}
 
@@ -204,7 +225,7 @@ class OnvifServer(CameraServer):
 
     def __init__(self, motor, *, lost=0.0, seed=0):
         super().__init__(motor, lost, seed)
-        self._ends, self.refused, self.ahead = threading.Event(), (), 0.0
+        self._ends, self.refused, self.ahead, self.degrees = threading.Event(), (), 0.0, False
         camera = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -315,8 +336,13 @@ class OnvifServer(CameraServer):
         x = self.motor.reported / 180.0
         if self.fault == "nonsense":
             x = self.random.choice((math.nan, 7.5, "east", *(self.random.uniform(-1.0, 1.0) for _ in range(4))))
+        y, space = self.tilt.reported / 90.0, ""
+        if self.degrees:
+            x, y, space = 180.0 * x, 90.0 * y, f' space="{SPACES}SphericalPositionSpaceDegrees"'
+        zoom = "" if self.zoom is None else f'<tt:Zoom x="{self.zoom}"/>'
         return (
-            f'<ptz:GetStatusResponse><ptz:PTZStatus><tt:Position><tt:PanTilt x="{x}" y="0"/></tt:Position>'
+            f'<ptz:GetStatusResponse><ptz:PTZStatus><tt:Position><tt:PanTilt x="{x}" y="{y}"{space}/>{zoom}'
+            "</tt:Position>"
             "<tt:UtcTime>2026-01-01T00:00:00Z</tt:UtcTime></ptz:PTZStatus></ptz:GetStatusResponse>"
         )
 
@@ -324,11 +350,34 @@ class OnvifServer(CameraServer):
         assert call.find("{*}ProfileToken").text == "main"
         timeout = call.find("{*}Timeout")
         lasts = math.inf if timeout is None else float(timeout.text.removeprefix("PT").removesuffix("S"))
-        share = float(call.find(f"{{*}}Velocity/{{{SCHEMA}}}PanTilt").get("x"))
-        self.motor.order(share * self.motor.highest_rate, lasts)
+        velocity = call.find(f"{{*}}Velocity/{{{SCHEMA}}}PanTilt")
+        for motor, axis in ((self.motor, "x"), (self.tilt, "y")):
+            motor.order(float(velocity.get(axis)) * (1.0 if self.degrees else motor.highest_rate), lasts)
         return "<ptz:ContinuousMoveResponse/>"
 
     def Stop(self, call):  # noqa: N802
         assert call.find("{*}PanTilt").text == "true"
         self.motor.order(0.0)
+        self.tilt.order(0.0)
         return "<ptz:StopResponse/>"
+
+    def AbsoluteMove(self, call):  # noqa: N802
+        self._move(call.find("{*}Position"), 0.0, 0.0, 0.0)
+        return "<ptz:AbsoluteMoveResponse/>"
+
+    def RelativeMove(self, call):  # noqa: N802
+        self._move(call.find("{*}Translation"), self.motor.pan, self.tilt.pan, self.zoom)
+        return "<ptz:RelativeMoveResponse/>"
+
+    def GotoPreset(self, call):  # noqa: N802
+        self.motor.jump({"parking": 90.0}[call.find("{*}PresetToken").text])
+        return "<ptz:GotoPresetResponse/>"
+
+    def _move(self, vector, pan, tilt, zoom):
+        """Move at once by a vector from a pose."""
+        if (part := vector.find(f"{{{SCHEMA}}}PanTilt")) is not None:
+            scales = (1.0, 1.0) if self.degrees else (180.0, 90.0)
+            self.motor.jump(pan + scales[0] * float(part.get("x")))
+            self.tilt.jump(tilt + scales[1] * float(part.get("y")))
+        if (part := vector.find(f"{{{SCHEMA}}}Zoom")) is not None:
+            self.zooms(zoom + float(part.get("x")))

@@ -347,3 +347,94 @@ def test_room_to_brake_is_left():
             rate += min(max(wanted - rate, -1.8), 1.8)
             place += 0.01 * rate
     assert 44.0 < place <= 45.0 + 1e-6
+
+
+class PtzRig(Rig):
+    """A rig whose motor also tilts, from 30 degrees, and zooms; it stops at the tilt `stuck`."""
+
+    def __init__(self):
+        super().__init__()
+        motor, clock = self.motor, self.clock
+        self.tilt, self.stuck, self.lens, self.view, self.reported = Motor(clock, 30.0), math.inf, "good", 60.0, None
+        motor.pose, motor.move, motor.zoom = self.pose, self.move, self.zoom
+        limits = [(-math.inf, math.inf), (10.0, 50.0)]
+        given = "north", motor, limits, 1.0, self.said.append, clock
+        self.supervisor = _Supervisor(*given, zoom=(20.0, 60.0), view=60.0)
+
+    def pose(self):
+        self.tilt.place = min(self.tilt.now(), self.stuck)
+        tilt = self.tilt.place if self.reported is None else self.reported
+        return self.motor.heading(), tilt, math.nan if self.lens == "lost" else self.view
+
+    def move(self, rate, tilt_rate):
+        self.motor.turn(rate)
+        self.tilt.turn(tilt_rate)
+
+    def zoom(self, view):
+        self.view = view if self.lens == "good" else self.view
+
+    def steer(self, seconds, tilt_rate, view=math.nan):
+        until = self.clock.time + seconds
+        while self.clock.time < until:
+            self.supervisor.order(10.0, tilt_rate, view)
+            self.run(0.1)
+
+
+def test_tilts_stay_within_their_limits_and_a_lens_within_its_own():
+    rig = PtzRig()
+    rig.steer(4.0, 30.0, 5.0)
+    assert 49.0 < rig.tilt.now() <= 50.0 + 1e-6
+    assert rig.supervisor.axes[1].known.at(rig.clock.time) == pytest.approx(rig.tilt.now())
+    assert rig.view == rig.supervisor.view == 20.0
+    for view in (30.0, 40.0):  # a new one is ordered at once
+        rig.steer(0.3, 0.0, view)
+        assert rig.view == view
+    rig.steer(4.0, -30.0)
+    assert 10.0 - 1e-6 <= rig.tilt.now() < 11.0
+    assert rig.motor.now() == pytest.approx(86.0, abs=2.0)
+    assert not rig.said
+    rig.run(1.5)
+    assert rig.tilt.orders[-1] == rig.motor.orders[-1] == 0.0  # without orders
+
+
+def test_a_tilt_that_lies_counts_at_a_limit_as_its_orders_say():
+    rig = PtzRig()
+    rig.run(1.0)
+    rig.reported = 30.0
+    rig.steer(6.0, 10.0)
+    assert rig.tilt.now() <= 50.0 + 1.0
+    rig.run(4.0)
+    assert rig.said == [
+        "camera north does not tilt as ordered: it reports 30 degrees after orders to 50; its limits count for both"
+    ]
+
+
+def test_a_tilt_at_its_end_and_jumps_of_a_tilt_are_told():
+    rig = PtzRig()
+    rig.stuck = 31.0
+    rig.steer(4.0, 10.0)
+    rig.run(4.0)
+    assert rig.said[0].startswith("camera north does not tilt as ordered: it reports 31 degrees after orders to 50")
+    rig = PtzRig()
+    rig.steer(1.0, 0.0)
+    pose, random = rig.pose, np.random.default_rng(0)
+    rig.motor.pose = lambda: (pose()[0], random.uniform(-90, 90), 60.0)
+    rig.steer(10.0, 0.0)
+    assert rig.said[0].startswith("camera north does not work: its tilt jumps, now to")
+
+
+@pytest.mark.parametrize(
+    ("lens", "words"),
+    [
+        ("stuck", "camera north does not zoom as ordered: it reports 60 degrees, not 30"),
+        ("lost", "camera north does not report its zoom: its last known field of view counts"),
+    ],
+)
+def test_a_lens_that_fails_is_told_once_and_the_camera_goes_on_turning(lens, words):
+    rig = PtzRig()
+    rig.lens = lens
+    rig.steer(30.0, 0.0, 30.0)
+    assert words in rig.said
+    assert len(rig.said) == len(set(rig.said))
+    assert rig.supervisor.view == 60.0
+    assert rig.motor.now() == pytest.approx(300.0, abs=3.0)

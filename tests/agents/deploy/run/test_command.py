@@ -12,8 +12,9 @@ import time
 
 import pytest
 
+from hitmac.agents.deploy.replay.page import record_log
 from hitmac.agents.deploy.run.command import main, running
-from hitmac.agents.evaluate.logs import read_log
+from hitmac.agents.evaluate.logs import evaluate_log, read_log
 from hitmac.envs import load_scenario
 from tests.agents.deploy.run.fakes import SITE
 
@@ -56,11 +57,9 @@ def test_a_site_gets_the_form_of_real_detections():
     assert (scenario.position_noise, scenario.missed_detections, scenario.knowledge, assumed) == (0, 0.3, "shared", "")
 
 
-def test_cameras_without_a_place_or_that_zoom_are_refused():
+def test_cameras_without_a_place_are_refused():
     with pytest.raises(ValueError, match="placement is areas; real cameras require fixed, with sensor_positions"):
         running(load_scenario("hit-mac"))
-    with pytest.raises(ValueError, match=r"zoom is \[30.0, 120.0\]; it is not supported for real cameras"):
-        running(SITE.replace(zoom=(30, 120)))
 
 
 @pytest.mark.parametrize(
@@ -94,6 +93,21 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     assert len(run.time) >= 3
     assert (run.orders != 0).any()
     assert str(site) not in (site / "run.jsonl").read_text()
+
+
+def test_cameras_that_tilt_and_zoom_are_rehearsed_logged_and_shown(site, capsys):
+    parts = ["zoom=[30, 120]", "zoom_step=20", "tilt_limits=[[10, 70]]", "mount_height=4", "tilt_step=10"]
+    changes = [word for part in parts for word in ("--set", part)]
+    main(["random", *changes, "--detections", "simulated", "--minutes", "0.02", "--log", "run.jsonl"])
+    run = read_log("run.jsonl")
+    assert len(run.time) >= 3
+    assert (run.tilt != run.tilt[0]).any()
+    assert ((run.tilt >= 10) & (run.tilt <= 70)).all()
+    assert (run.view != run.view[0]).any()
+    assert 0.0 <= evaluate_log(run)["rotation"] <= 1.0
+    shown = record_log(run)["series"]
+    assert shown.keys() >= {"near", "reach", "view"}
+    assert "does not work" not in capsys.readouterr().err
 
 
 def test_a_run_can_start_paused(site, capsys):

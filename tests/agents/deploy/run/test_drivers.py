@@ -276,9 +276,104 @@ def test_onvif_goes_round_what_a_device_refuses(refused, stops, servers):
         assert math.isinf(lasts) == ("Timeout" in known)
         camera.turn(0.0)
     assert motor.orders == [30.0, 0.0] * 2
-    server.refused = ("ContinuousMove",)
+    server.refused = ("ContinuousMove", "RelativeMove", "AbsoluteMove")
     with pytest.raises(Exception, match="refused"):
         camera.turn(-30.0)
+
+
+def ptz(server, **options):
+    login = {"host": "127.0.0.1", "port": server.port, "user": "operator", "password_env": "HALL_PASSWORD"}
+    return Onvif(**login, zero=30.0, tilt_zero=10.0, zooms=[(0, 60), (1, 10)], **options)
+
+
+@pytest.mark.parametrize("refused", [(), ("ContinuousMove",), ("ContinuousMove", "RelativeMove")])
+@pytest.mark.parametrize("units", ["normalized", "degrees"])
+def test_onvif_turns_tilts_and_zooms_by_what_the_device_offers(units, refused, servers):
+    """Steps of a tenth of a second take the place of a rate."""
+    server = servers[0]
+    server.motor.jump(-20.0)
+    server.degrees, server.refused = units == "degrees", refused
+    camera = ptz(server, units=units)
+    assert camera.pose() == pytest.approx((50.0, 10.0, 60.0))
+    camera.move(-30.0, 20.0)  # clockwise, which the device counts positive, and down, which it counts negative
+    assert camera.steps == bool(refused)
+    if refused:
+        assert camera.pose()[:2] == pytest.approx((47.0, 12.0))
+    else:
+        assert (server.motor.orders[-1], server.tilt.orders[-1]) == pytest.approx((30.0, -20.0))
+    camera.zoom(30.0)
+    assert server.zoom == pytest.approx(np.interp(1 / np.tan(np.radians(15)), 1 / np.tan(np.radians([30, 5])), [0, 1]))
+    assert camera.pose()[2] == pytest.approx(30.0)
+    camera.close()
+    assert (server.motor.orders[-1], server.tilt.orders[-1]) == (0.0, 0.0)
+
+
+def test_onvif_without_a_status_counts_as_where_it_was_sent(servers):
+    server = servers[0]
+    server.refused = ("GetStatus",)
+    with pytest.raises(Exception, match="refused"):
+        ptz(server).pose()
+    camera = ptz(server, status=False, preset="parking")
+    assert camera.pose() == pytest.approx((30.0, 10.0, 60.0))
+    assert (server.motor.pan, server.tilt.pan, server.zoom) == (0.0, 0.0, 0.0)
+    camera.move(-30.0, 20.0)
+    camera.zoom(20.0)
+    assert camera.pose() == pytest.approx((27.0, 12.0, 20.0))
+    assert (server.motor.pan, server.tilt.pan) == pytest.approx((3.0, -2.0))
+    camera.close()
+    assert server.motor.pan == 90.0
+
+
+def test_onvif_names_answers_in_other_units_and_parts_that_are_missing(servers):
+    server = servers[0]
+    server.zoom = None
+    assert math.isnan(ptz(server).pose()[2])
+    server.degrees = True
+    with pytest.raises(ValueError, match="the answer is in SphericalPositionSpaceDegrees, but units is normalized"):
+        ptz(server).pose()
+    server.degrees, server.zoom = False, 7.0
+    with pytest.raises(ValueError, match="the zoom is 7, beyond 0 to 1"):
+        ptz(server).pose()
+    server.tilt.jump(200.0)
+    with pytest.raises(ValueError, match="the tilt is 200 degrees, beyond -90 to 90"):
+        ptz(server).pose()
+
+
+def test_visca_turns_tilts_and_zooms(monkeypatch):
+    pose = "01 11 00 0b 00 00 00 {:02x} 90 50 00 00 09 00 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
+    pose = pose.replace("00 00 09 00 0f 0f 07 00", "00 00 09 00 0f 0f 07 00")
+    zoomed = "01 11 00 07 00 00 00 {:02x} 90 50 02 00 00 00 ff"
+    done = "01 11 00 03 00 00 00 {:02x} 90 41 ff"
+    zooms = [(0, 60), (0x4000, 10)]
+    answers = [RESET_DONE, pose.format(1), zoomed.format(2), *(done.format(k) for k in (3, 4, 5, 6))]
+    camera, wire = visca(monkeypatch, *answers, zooms=zooms, tilt_zero=5.0, preset="3")
+    focal = np.interp(0x2000, [0, 0x4000], 1 / np.tan(np.radians([30, 5])))
+    assert camera.pose() == pytest.approx((-10.0, 15.0, 2 * np.degrees(np.arctan(1 / focal))))
+    camera.move(-12.5, 5.0)
+    camera.zoom(10.0)
+    camera.close()
+    assert [line[24:] for line in wire.sent[1:-1]] == [
+        "81 09 06 12 ff", "81 09 04 47 ff", "81 01 06 01 05 02 02 02 ff", "81 01 04 47 04 00 00 00 ff",
+        "81 01 06 01 01 01 03 03 ff", "81 01 04 3f 02 03 ff",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="preset is 'door'; it must be a number from 0 to 254"):
+        Visca(host="north", preset="door")
+
+
+def test_the_zooms_of_a_device_reach_as_far_as_the_sites(tmp_path):
+    hall = HALL.replace(zoom=[20, 60], field_of_view=60, tilt_limits=[[10, 50]], mount_height=3)
+    file = tmp_path / "cameras.yaml"
+    text = "0: {driver: onvif, host: a, zooms: [[0, 60], [1, 30]]}\n1: {driver: simulated}\n"
+    for written, words in (
+        (text, "camera 0: zooms is .*; it must reach from 60 to 20 degrees, the site's zoom"),
+        (text.replace("[1, 30]", "[1, 90]"), "zooms is .*increasing positions and decreasing fields of view"),
+        (text.replace("zooms", "tilt_sign: 2, zooms"), "tilt_sign is 2.*they must be -1 or 1"),
+    ):
+        file.write_text(written)
+        with pytest.raises(ValueError, match=words):
+            load_cameras(file, hall)
+    file.write_text(text.replace("[1, 30]", "[1, 10]"))
+    assert load_cameras(file, hall)[1].pose() == pytest.approx((185.0, 30.0, 60.0))
 
 
 def test_onvif_says_that_the_clock_of_the_device_is_wrong(servers, monkeypatch):

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hitmac.agents import load_agent
-from tests.agents.deploy.run.fakes import NAMES, SITE, UNIX, Fleet, made, played, scan, scans
+from hitmac.agents import Agent, load_agent
+from tests.agents.deploy.run.fakes import NAMES, SITE, UNIX, Fleet, Turning, made, played, scan, scans
 
 T = SITE.time_step
 EVERY = [T * k for k in range(200)]
@@ -60,6 +60,40 @@ def test_turns_become_rates_and_a_camera_that_does_not_answer_gets_none():
     np.testing.assert_array_equal(fleet.orders[0], [5.0 / T, np.nan])
     assert (frame["orders"], frame["heading"]) == ([25.0, None], [3.0, None])
     assert policy.seen[0]["sensors"][1].tolist() == [0.0] * 7
+    json.dumps(frame, allow_nan=False)
+
+
+class Steering(Turning):
+    """Policy that turns left, narrows the view and tilts down."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        super().predict(observation)
+        return np.ones((1, 6), np.int64), state
+
+
+class PtzFleet(Fleet):
+    """Cameras with tilts and fields of view."""
+
+    tilts, views = np.array([45.0, 30.0]), np.array([90.0, 60.0])
+
+    def order(self, rates, tilt_rates, views):
+        self.orders.append(np.concatenate((rates, tilt_rates, views)))
+
+
+def test_tilts_become_rates_and_zooms_fields_of_view_but_not_of_cameras_by_hand():
+    site = SITE.replace(tilt_limits=[(10, 80)], mount_height=100, vertical_view=60, zoom=(30, 120), tilt_step=2)
+    fleet, policy, hands = PtzFleet(), Steering(), SimpleNamespace(paused=False, by_hand={1: -7.5})
+    agent = Agent("steering", policy, policy.features)
+    loop, _, _ = made(scans(*EVERY), agent=agent, hands=hands, fleet=fleet, site=site)
+    frame = played(loop, 1)[0]
+    np.testing.assert_array_equal(fleet.orders[0], [5.0 / T, -7.5, 2.0 / T, 0.0, 80.0, np.nan])
+    assert (frame["view"], frame["tilt"]) == ([90.0, 60.0], [45.0, 30.0])
+    near = [100 / np.tan(np.radians(75)), 100 / np.tan(np.radians(50))]
+    far = [100 / np.tan(np.radians(15)), 100 / np.tan(np.radians(10))]
+    np.testing.assert_allclose(frame["near"], near, rtol=1e-5)
+    np.testing.assert_allclose(frame["reach"], far, rtol=1e-5)
+    sensors = policy.seen[0]["sensors"]
+    np.testing.assert_allclose(sensors[:, [4, 5, 7, 8]], np.stack(([45, 30], far, [45, 30], near), -1), rtol=1e-5)
     json.dumps(frame, allow_nan=False)
 
 
