@@ -61,7 +61,7 @@ def bounded(scenario):
     """The scenario with what has no bounds left out, and with no target exactly on the edge of a view."""
     walk = "bounce" if WALKS[scenario.walk].reacts else scenario.walk
     fixed = {"rails": (), "placement": "grid"} if scenario.rails else {}
-    return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
+    return scenario.replace(zoom=(), tilt_limits=(), walk=walk, whole_numbers=False, **fixed)
 
 
 @settings(deadline=None, max_examples=30)
