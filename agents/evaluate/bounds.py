@@ -52,7 +52,7 @@ def compute_bound(
     scenario = load_scenario(scenario)
     reacts = WALKS[scenario.walk].reacts
     if reacts or {"zoom", "tilt"} & set(scenario.decisions):
-        reason = f"walk is {scenario.walk!r}" if reacts else f"sensors also decide on their {scenario.decisions[1]}"
+        reason = f"walk is {scenario.walk!r}" if reacts else f"{scenario.decisions[1]} is on"
         raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):

@@ -61,7 +61,7 @@ def bounded(scenario):
     """The scenario with what has no bounds left out, and with no target exactly on the edge of a view."""
     walk = "bounce" if WALKS[scenario.walk].reacts else scenario.walk
     fixed = {"rails": (), "placement": "grid"} if scenario.rails else {}
-    return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
+    return scenario.replace(zoom=(), tilt_limits=(), walk=walk, whole_numbers=False, **fixed)
 
 
 @settings(deadline=None, max_examples=30)
@@ -171,7 +171,13 @@ def test_more_targets_than_bits_of_a_word():
 
 
 def test_scenes_without_bounds_are_refused():
-    for scenario, says in ((ONE.replace(walk="evade"), "walk is 'evade'"), (ONE.replace(zoom=(30, 120)), "zoom is on")):
+    tilts = ONE.replace(tilt_limits=[(0, 90)], mount_height=1)
+    refused = (
+        (ONE.replace(walk="evade"), "walk is 'evade'"),
+        (ONE.replace(zoom=(30, 120)), "zoom is on"),
+        (tilts, "tilt is on"),
+    )
+    for scenario, says in refused:
         with pytest.raises(ValueError, match=says):
             compute_bound("free turning", scenario, [0], 5)
 
