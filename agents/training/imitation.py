@@ -57,10 +57,12 @@ class TurnLabels:
         self.decides: tuple[str, ...] = teacher.decides
         sensors = env.observation_space["mask"].shape[:-1] or (1,)  # type: ignore[index]
         self.shape: tuple[int, ...] = (*sensors, 3 * len(self.decides))
-        self.units: Tensor | None = None  # (n,) shares that a step of the teacher is, where the policy decides rates
+        self.units: Tensor | None = None  # (j, n) shares that the steps 1 are, where the policy decides rates
         if isinstance(env.action_space, spaces.Box):
-            steps = np.ones((1, env.scenario.num_sensors), np.int64)
-            self.units = torch.from_numpy(shares_of(steps, env.scenario).reshape(sensors[0], -1).mean(1)).float()
+            decisions = len(env.scenario.decisions)
+            steps = np.ones((1, decisions * env.scenario.num_sensors), np.int64)
+            shares = shares_of(steps, env.scenario).reshape(decisions, sensors[0], -1)
+            self.units = torch.from_numpy(shares.mean(-1)).float()
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation of the present scenes, with ``pairs`` and ``mask``."""
@@ -96,9 +98,8 @@ class TurnLabels:
         actions = padded_actions(actions, self.decides, self.env.scenario.decisions)
         if self.units is None:
             return actions
-        shares = np.array([0.0, 1.0, -1.0])[actions].reshape(len(actions), -1, self.shape[0])
-        shares[:, 1:] *= -1.0  # a wider zoom is over 0
-        return (shares * self.units.numpy()).reshape(actions.shape)
+        signs = np.array([0.0, 1.0, -1.0])[actions].reshape(len(actions), -1, self.shape[0])
+        return (signs * self.units.numpy()).reshape(actions.shape)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
         """Return the sum of the policy's losses over the decisions in rows, and their number."""
@@ -115,8 +116,7 @@ class TurnLabels:
             if self.units is None:
                 losses.append(imitation_loss(logits[:, k][acting], taught, self.temperature))
             else:
-                units = self.units[: acting.shape[1]].to(logits.device).expand_as(acting)[acting]
-                taught = taught[..., [0, 2, 1]] if name == "zoom" else taught  # wider is over 0
+                units = self.units[k, : acting.shape[1]].to(logits.device).expand_as(acting)[acting]
                 losses.append(rate_loss(logits[:, k][acting], taught, self.temperature, units))
         return torch.stack(losses).sum(), len(kept)
 
