@@ -87,13 +87,15 @@ def test_the_loss_of_rates_by_hand():
 
 
 def test_the_best_rates_are_those_of_the_teachers_steps():
-    for scenario, turn in ((BY_RATE, 5 / BY_RATE.time_step / 45), (load_scenario("mate-2v4-0"), 1.0)):
+    tilting = BY_RATE.replace(tilt_limits=((5, 75),), tilt_step=5, mount_height=100, vertical_view=24)
+    for scenario, second in ((BY_RATE, ()), (load_scenario("mate-2v4-0"), (1.0, -1.0)), (tilting, (-1.0, 1.0))):
         env = DirectionalSensorVecEnv("Coverage", 2, scenario.replace(num_sensors=2, action="rate"))
+        turn = 1.0 if scenario.is_game else 5 / scenario.time_step / 45
         teacher = Compass()
         teacher.decides = scenario.decisions
         labels = imitation.TurnLabels(teacher, env, 0.5)
         values = np.eye(3)[[[[1, 2][: len(scenario.decisions)], [2, 1][: len(scenario.decisions)]]] * 2]
-        expected = [turn, -turn, 1.0, -1.0][: 2 * len(scenario.decisions)]  # a wider view, 2, is over 0
+        expected = [turn, -turn, *second]  # zoom 2 is wider, over 0; tilt 2 is up, under 0
         np.testing.assert_allclose(labels.best(values.reshape(2, 2, -1)), [expected] * 2, atol=1e-6)
 
 
