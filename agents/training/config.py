@@ -426,9 +426,9 @@ class HitMacOptions(RunOptions):
     coordinator_minutes: Positive | None = None
     """Maximum training time of the coordinator, minutes."""
     executor_steps: Count | None = None
-    """Maximum of the executor's steps over all sensors; 1500000 without any limit."""
+    """Maximum of the executor's steps over all sensors; 1000000 without any limit."""
     coordinator_steps: Count | None = None
-    """Maximum of the coordinator's decisions over all scenes; 250000 without any limit."""
+    """Maximum of the coordinator's decisions over all scenes; 150000 without any limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
