@@ -1,8 +1,10 @@
 """Policy of one actor that selects one of the entities that it observes, for Stable-Baselines3."""
 
+from functools import partial
 from typing import Any
 
 from gymnasium import spaces
+from stable_baselines3.common.distributions import make_proba_distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
@@ -126,6 +128,7 @@ class EntityPolicy(AttentionPolicy):
         width = self.features_extractor.features_dim
         self.action_net = PointerHead(width)
         self.value_net = ActorValue(*perceptron(width, width, 1, gain=1.0))  # type: ignore[assignment]
+        self._new_distribution = partial(make_proba_distribution, self.action_space)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def encode(self, obs: Any) -> tuple[Any, Tensor | None]:

@@ -425,7 +425,10 @@ class AttentionPolicy(ActorCriticPolicy):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the same, given the result of :meth:`encode`; with `critic_apart` values have no gradient in it."""
         distribution = self._distribution(features, mask)
-        of_critic = type(features)(*(feature.detach() for feature in features)) if critic_apart else features
+        of_critic = features
+        if critic_apart:
+            detached = (feature.detach() for feature in features)
+            of_critic = Features(*detached) if isinstance(features, Features) else tuple(detached)
         return self.value_net(of_critic, mask), distribution.log_prob(actions), distribution.entropy()
 
     def logits(self, obs: Any) -> Tensor:

@@ -39,6 +39,15 @@ def test_moves_that_are_masked_are_never_taken():
     torch.testing.assert_close(policy.evaluate_actions(shown, actions)[:2], (values, log_prob))
 
 
+def test_values_of_a_critic_apart_have_no_gradient_in_the_encoder():
+    policy, shown = built()
+    for apart in (False, True):
+        policy.zero_grad()
+        values, _, _ = policy.evaluate_features(*policy.encode(shown), torch.zeros(6), critic_apart=apart)
+        values.sum().backward()
+        assert any(weight.grad is not None for weight in policy.features_extractor.parameters()) != apart
+
+
 def test_a_policy_without_training_takes_all_moves_alike():
     torch.manual_seed(0)
     policy, shown = built()
