@@ -294,6 +294,7 @@ def test_a_critic_apart_does_not_change_the_encoder(kind, apart):
     model = learner(kind, critic_apart=apart)
     model.learn(8 * 6)
     model.rollout_buffer.steps["advantages"].zero_()  # leaves the critic's loss alone
+    model.policy.zero_grad()
     model._loss(model._minibatches()[0])[0].backward()
     encoder = [parameter.grad for parameter in model.policy.features_extractor.parameters()]
     assert any(grad is not None and grad.any() for grad in encoder) != apart
