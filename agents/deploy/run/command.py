@@ -2,12 +2,10 @@
 
 import contextlib
 import gc
-import json
 import math
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,11 +31,7 @@ from hitmac.agents.registry import Agent
 from hitmac.agents.tracking import Tracks
 from hitmac.agents.tracking.features import update
 from hitmac.agents.tracking.tracks import Estimate
-from hitmac.envs.parts.detections import DetectionObserver
-from hitmac.envs.parts.sensors import limits_of, within
-from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario, load_scenario, portable, with_settings
-from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import NotNegative, Range, convert, field_types, shortly
 
 PROGRAM = "hitmac run"
@@ -123,9 +117,7 @@ def run(options: Options) -> None:
         gc.collect()
         gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
         if source is None:
-            moves = scenario.zoom or scenario.tilt_limits
-            reader = rehearsed(scenario, cameras) if moves else simulated(scenario, lambda: cameras.headings)
-            source = Source(reader, inbox, faults)
+            source = Source(simulated(scenario, cameras), inbox, faults)
             stack.callback(source.close)
         inbox.clear()
         page = f"{', paused' * options.paused}; page: {live.address}" if live else ""
@@ -208,31 +200,6 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
         words = ", assumed " + " ".join(f"{name}={value:g}" for name, value in assumed.items())
         changes |= assumed
     return scenario.replace(**changes), words
-
-
-def rehearsed(scenario: Scenario, cameras: Cameras) -> Callable[[threading.Event], Iterator[bytes]]:
-    """Return a reader of the detections of simulated targets by cameras that also tilt or zoom, once a time step."""
-    simulator, observer = Simulator(scenario, 1, 0), DetectionObserver(scenario)
-    still, limits = np.zeros((1, scenario.num_sensors), np.int64), limits_of(scenario)
-
-    def read(end: threading.Event) -> Iterator[bytes]:
-        due = time.monotonic()
-        while not end.wait(max(due - time.monotonic(), 0.0)):
-            due = max(due, time.monotonic() - scenario.time_step) + scenario.time_step
-            if simulator.track_ended[0]:
-                simulator.reset()
-            now, state = cameras.headings, simulator.state
-            state.field_of_view[0] = cameras.views
-            if scenario.tilt_limits:
-                state.tilt[0] = np.nan_to_num(cameras.tilts).clip(*make_mount(scenario).limit.T)
-            simulator.place(heading=np.clip(within(np.nan_to_num(now), limits), *limits.T))
-            simulator.step(still)
-            shown, when = observer.observe(simulator), time.time()
-            for i in np.flatnonzero(np.isfinite(now)).tolist():
-                found = shown["detections"][0, i][shown["mask"][0, i] != 0].tolist()
-                yield json.dumps({"camera": i, "time": when, "detections": found}).encode()
-
-    return read
 
 
 def say(*lines: str) -> None:

@@ -20,6 +20,7 @@ from hitmac.agents.deploy.run.boxes import read_boxes
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.sensors import limits_of, within
+from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import is_whole, shortly
@@ -270,8 +271,11 @@ def _certificate_fault(host: str, port: int) -> str:
     return ""
 
 
-def simulated(scenario: Scenario, headings: Callable[[], np.ndarray]) -> Callable[[threading.Event], Iterator[bytes]]:
-    """Return a reader of the detections of simulated targets by cameras with these `headings`, once a time step."""
+def simulated(scenario: Scenario, cameras: Any) -> Callable[[threading.Event], Iterator[bytes]]:
+    """Return a reader of the detections of simulated targets by cameras, once a time step.
+
+    The cameras have the attributes `headings`, and where they tilt or zoom `tilts` and `views`, each (n,), degrees.
+    """
     simulator, observer, limits = Simulator(scenario, 1, 0), DetectionObserver(scenario), limits_of(scenario)
     still = np.zeros((1, scenario.num_sensors), np.int64)
     simulator.step(still)
@@ -283,7 +287,11 @@ def simulated(scenario: Scenario, headings: Callable[[], np.ndarray]) -> Callabl
             due = max(due, time.monotonic() - scenario.time_step) + scenario.time_step
             if simulator.track_ended[0]:
                 simulator.reset()
-            now = headings()
+            now, state = cameras.headings, simulator.state
+            if scenario.zoom:
+                state.field_of_view[0] = cameras.views
+            if scenario.tilt_limits:
+                state.tilt[0] = np.nan_to_num(cameras.tilts).clip(*make_mount(scenario).limit.T)
             simulator.place(heading=np.clip(within(np.nan_to_num(now), limits), *limits.T))
             simulator.step(still)
             shown, when = observer.observe(simulator), time.time()

@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -318,7 +319,7 @@ def test_a_source_that_fails_is_reported_and_ends():
 
 def test_simulated_detections_are_those_of_the_cameras_that_answer(opened):
     headings = np.array([0.0, np.nan])
-    box = opened(simulated(SITE.replace(time_step=0.01, missed_detections=0), lambda: headings))
+    box = opened(simulated(SITE.replace(time_step=0.01, missed_detections=0), SimpleNamespace(headings=headings)))
     for _ in range(3):
         camera, time, found = parse(box.one(), NAMES)
         assert camera == 0
