@@ -166,7 +166,7 @@ class PlannerExecutor(PlanningPolicy):
         alone, known = np.zeros((len(mask), n, m, d), pairs.dtype), np.zeros((len(mask), n, m), np.bool_)
         alone[rows, rows % n], known[rows, rows % n] = pairs, mask  # the other sensors do not work
         values, new = self.planner.plan(alone, known, state, episode_start)
-        of_rows = values.reshape(len(rows), -1, n, 3)[rows, :, rows % n]  # (R, k, 3)
+        of_rows = values.reshape(len(rows), len(self.planner.decides), n, 3)[rows, :, rows % n]  # (R, k, 3)
         return of_rows if len(self.decides) > 1 else of_rows[:, 0], new
 
 

@@ -161,7 +161,7 @@ def executor_results(rows, rules, turned, assigned, rewards, chosen, share):
     state = KernelState(*rows)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            executor_rewards(state, None, None, b, rules, turned, assigned, rewards)
+            executor_rewards(state, None, None, None, b, rules, turned, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 narrowest = state.parameters[0].narrowest
                 assign_in_range(state, state.knowledge, b, rules.share, narrowest, assigned)

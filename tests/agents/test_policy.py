@@ -135,8 +135,8 @@ def test_steps_become_shares_and_shares_steps():
     steps, shares = np.array([[1, 2, 1, 2]]), np.array([[1.0, -1.0, -1.0, 1.0]])  # turns, then zooms
     assert shares_of(steps, duel).tolist() == shares.tolist()
     assert shares_of(shares, duel) is shares
-    assert steps_of(0.6 * shares, 2).tolist() == steps.tolist()
-    assert not steps_of(0.5 * shares, 2).any()
+    assert steps_of(0.6 * shares, 2, zooms=True).tolist() == steps.tolist()
+    assert not steps_of(0.5 * shares, 2, zooms=True).any()
     one, two = Simulator(duel, 1, 0), Simulator(duel, 1, 0)
     one.advance(one.command(steps, np.ones(1, bool)), np.ones(1, bool))
     two.advance(two.command(shares, np.ones(1, bool)), np.ones(1, bool))
