@@ -71,7 +71,9 @@ import numpy as np
 from hitmac.envs import FEATURES, Simulator, load_scenario
 from hitmac.envs.observation import Observer
 
-scenario = load_scenario("mixed").replace(failure_rate=0.1, recovery_rate=0.1, leave_rate=0.1, return_rate=0.1)
+rates = dict(failure_rate=0.1, recovery_rate=0.1, leave_rate=0.1, return_rate=0.1)
+tilts = dict(tilt_limits=((5, 75),), tilt_step=5, mount_height=100, vertical_view=24)
+scenario = load_scenario("mixed").replace(**rates, **tilts)
 observer, rng = Observer(scenario, tuple(FEATURES)), np.random.default_rng(0)
 for name in Simulator(scenario, 1, 0).state._fields:
     simulator = Simulator(scenario, 8, 0)
