@@ -11,6 +11,7 @@ from hitmac.agents.registry import as_agent, as_level
 from hitmac.agents.training.config import JOBS, HitMacOptions, levels, with_defaults
 from hitmac.agents.training.learner import build
 from hitmac.envs import load_scenario
+from hitmac.envs.observation import FEATURE_SETS
 
 UNSEEN = {"seed": 10**6, "episodes": 8, "progress": False}
 
@@ -37,6 +38,8 @@ SCENES_16 = {"num_envs": 16, "batch_size": 16, "epochs": 2}
 PPO_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 16, "epochs": 4, "batch_size": 256, "num_envs": 64}
 A2C_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 8, "num_envs": 32}
 FAST = {"learning_rate": 4e-3}
+SHORT = {"num_envs": 32, "num_blocks": 1, "gamma": 0.5}
+PAPER = SHORT | {"embed_layers": 1, "idle": "random", "features": FEATURE_SETS["frame"]}
 SEARCH = {"scenario": "hit-mac-2x2", "knowledge": "shared", "memory": "recurrent", "teacher": "belief-planner"}
 SEARCH |= {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim": 32}
 
@@ -48,8 +51,8 @@ SEARCH |= {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim":
         ("coverage", "imitation", SEARCH, 32 * 16 * 8, "random", 0.1),
         ("coverage-ppo", "ppo", PPO_2X2 | FAST, 20_000, "random", 0.15),
         ("coverage-ppo", "a2c", A2C_2X2 | {"learning_rate": 4e-3}, 30_000, "random", 0.15),
-        ("coordinator", "ppo", FAST | {"num_envs": 32, "batch_size": 64}, 4_000, "assign-all", 0.05),
-        ("coordinator", "a2c", FAST | {"num_envs": 32}, 6_000, "assign-all", 0.03),
+        ("coordinator", "ppo", FAST | SHORT | {"batch_size": 64}, 4_000, "assign-all", 0.05),
+        ("coordinator", "a2c", FAST | PAPER, 6_000, "assign-all", 0.03),
         ("coordinator", "imitation", FAST | SCENES_16, 16 * 100, "assign-all", 0.1),
     ],
 )
