@@ -433,8 +433,8 @@ class HitMacOptions(RunOptions):
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
     features: Annotated[str, Choice((*FEATURE_SETS, "beliefs"))]
-    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, with velocities; beliefs, the default in
-    games of two teams, with other defaults of both levels."""
+    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, with velocities for the coordinator and
+    an executor that imitates; beliefs, the default in games of two teams, with other defaults of both levels."""
     num_envs: NumEnvs
     """Number of parallel scenes."""
     weight_dim: Count

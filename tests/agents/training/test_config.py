@@ -48,7 +48,7 @@ def test_presets_are_whole_and_name_options_only(job):
 def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
     of_executor = executor.scenario, executor.goals_every, executor.centring, executor.goal_share, executor.features
-    assert of_executor == ("hit-mac", 10, 0.2, 0.8, GOAL_FEATURES)
+    assert of_executor == ("hit-mac", 10, 0.2, 0.8, ExecutorOptions.features)
     assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
     assert (executor.algorithm, coordinator.algorithm, coordinator.credit) == ("ppo", "ppo", "difference_rewards")
     assert (coordinator.features, coordinator.idle, coordinator.num_blocks) == (DEFAULT_FEATURES, "hold", 2)
