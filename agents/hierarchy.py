@@ -139,14 +139,15 @@ class HierarchicalAgent:
             shown = observation | self._columns(observation, self._beliefs.beliefs.features)
             scene, beliefs = update(self._beliefs.beliefs, shown, beliefs, episode_start)
             believed = self._beliefs.describe(scene)
-        of_coordinator, seen = (
-            believed if level.features == BELIEFS else self._columns(observation, level.features)
-            for level in (self.coordinator, self.executor)
-        )
-        if "discs" in observation and isinstance(self.coordinator.policy, RulePolicy):
-            of_coordinator = of_coordinator | {"discs": observation["discs"]}
+
+        def shown_to(level: LevelPolicy) -> Observation:
+            return believed if level.features == BELIEFS else self._columns(observation, level.features)
+
         if replan.any():
-            shown = {name: array[replan] for name, array in of_coordinator.items()}
+            shown = shown_to(self.coordinator)
+            if "discs" in observation and isinstance(self.coordinator.policy, RulePolicy):
+                shown = shown | {"discs": observation["discs"]}
+            shown = {name: array[replan] for name, array in shown.items()}
             own = coordinator
             if coordinator is not None and not replan.all():
                 own = tuple(array[replan] for array in coordinator)
@@ -158,6 +159,7 @@ class HierarchicalAgent:
                 coordinator = tuple(array.copy() for array in coordinator)
                 for array, part in zip(coordinator, own, strict=True):
                     array[replan] = part
+        seen = shown_to(self.executor)
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)

@@ -206,21 +206,11 @@ class PlannerAgent(PlanningPolicy):
             Sensors(turned, limits, farthest, ways, hidden, horizon, samples),
             worth,
             Search(
-                samples,
-                m,
-                self.restarts,
-                self.rounds,
-                cost,
-                stage,
-                weight,
-                farthest,
-                limited,
-                first,
-                self.turn_cost * ways.tilts,
-                worth.shares,
+                samples, m, self.restarts, self.rounds, cost, stage, weight, farthest, limited, first,
+                self.turn_cost * ways.tilts, worth.shares,
             ),
             then,
-        )
+        )  # fmt: skip
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the given options, or in a large scene :meth:`near`, and discs; raise ValueError for a radius."""

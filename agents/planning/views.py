@@ -250,15 +250,8 @@ def mark_all(sensors, settings, first, futures, views, share):
                             begin, steps = settings.along[r, i], horizon.middle[s]
                             x, y, place = place_ahead(ways.rails, rail, ways.rail_step, ways.move[way], steps, begin)
                         squared, half = _lens_ahead(ways, way, horizon.middle[s], view[VIEW_RANGE], field)
-                        squared, near = edges_ahead(
-                            ways.mount,
-                            i,
-                            ways.tilt[way],
-                            min(horizon.middle[s], ways.tilts[way]),
-                            settings.tilt[r, i],
-                            half,
-                            squared,
-                        )
+                        times, tilt = min(horizon.middle[s], ways.tilts[way]), settings.tilt[r, i]
+                        squared, near = edges_ahead(ways.mount, i, ways.tilt[way], times, tilt, half, squared)
                         lens = _Lens(
                             one(view[VIEW_X]), one(view[VIEW_Y]), one(view[VIEW_COS]), one(view[VIEW_SIN]), x, y,
                             one(squared), one(near), one(half), one(1.0 / max(sensors.turn[i], 1e-6)),

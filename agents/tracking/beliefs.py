@@ -23,6 +23,7 @@ from hitmac.envs.base.compile import inlined, kernel
 from hitmac.envs.base.nearest import make_cells
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.base.threads import Threads, blocks, cores
+from hitmac.envs.parts.lenses import squared_ranges
 from hitmac.envs.parts.tilt import edges_of
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import positive
@@ -317,8 +318,7 @@ class Estimator:
         lens = np.where(lens > 0.0, lens, self._view)
         if self.scenario.tilt_limits:
             ahead = ahead.copy()
-            longest = self.scenario.of_each_sensor("sensing_range") ** 2 * (self._view / lens)
-            ahead[..., VIEW_RANGE] = np.where(views[..., VIEW_RANGE] > 0.0, longest, 0.0)
+            ahead[..., VIEW_RANGE] = np.where(views[..., VIEW_RANGE] > 0.0, squared_ranges(self.scenario, lens), 0.0)
         lens = sight.certain_view(lens, self.scenario)
         along, tilt = along.astype(np.float64), tilt.astype(np.float64)
         return Scene(frame.belief, known, views, clear, present, frame.rows.time, ahead, lens, along, tilt)

@@ -50,6 +50,11 @@ def make_lens(scenario: Any) -> Lens:
     return Lens(float(scenario.zoom_step), narrowest, widest)
 
 
+def squared_ranges(scenario: Any, view: Any) -> np.ndarray:
+    """Return the squared ranges (..., n) of lenses with fields of view (..., n); range^2 * view is constant."""
+    return scenario.of_each_sensor("sensing_range") ** 2 * (scenario.of_each_sensor("field_of_view") / view)
+
+
 @inlined
 def set_field_of_view(state, b, i, field_of_view):
     """Set the field of view of sensor i of scene b, degrees, and the range that follows from it."""

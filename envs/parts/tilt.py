@@ -15,6 +15,7 @@ from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.formulas import floor_edges, range_squared
 from hitmac.envs.parts import arena
+from hitmac.envs.parts.lenses import squared_ranges
 from hitmac.envs.parts.motors import COMMANDED, has_turned
 from hitmac.envs.validation import Positive, Range, Row, over
 
@@ -86,6 +87,16 @@ def edges_of(scenario: Any, squared: Any, view: Any, tilt: Any) -> tuple[np.ndar
     mount = make_mount(scenario)
     with np.errstate(divide="ignore"):
         return features.floor_edges(squared, mount.height, tilt, 0.5 * mount.vertical * view)
+
+
+def footprints(scenario: Any, view: Any, tilt: Any) -> dict[str, np.ndarray]:
+    """Return the distances (..., n) of what sensors with a view and a tilt see of the floor.
+
+    They are ``reach``, and where sensors tilt ``near``, that of the near edge.
+    """
+    squared = squared_ranges(scenario, view)
+    edges = edges_of(scenario, squared, view, tilt) if scenario.tilt_limits else (squared,)
+    return {name: np.sqrt(edge) for name, edge in zip(("reach", "near"), edges, strict=False)}
 
 
 def nearest_edges(scenario: Any) -> float:

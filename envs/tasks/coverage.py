@@ -7,7 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from hitmac.envs.observation import feature_table
-from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, marginal_coverage
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, angles_of, marginal_coverage
 from hitmac.envs.validation import Choice, NotNegative
 
 REWARDS = "coverage", "real_coverage", "duel"
@@ -153,10 +153,7 @@ class CoverageTask(Task):
     def _mutable(self) -> np.ndarray:
         """Return what a step changes and the reward depends on: headings and tilts (B, n, k), or bounties (B, m)."""
         simulator = self.simulator
-        if self.reward == "duel":
-            return simulator.game.cargo.bounty > 0.0
-        state = simulator.state
-        return np.stack([state.heading] if state.tilt is None else [state.heading, state.tilt], -1)
+        return simulator.game.cargo.bounty > 0.0 if self.reward == "duel" else angles_of(simulator.state)
 
     def step(
         self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None

@@ -23,7 +23,7 @@ from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.files import check_output, read_text, write_text
-from hitmac.envs.parts.tilt import edges_of
+from hitmac.envs.parts.tilt import footprints
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS
@@ -157,15 +157,11 @@ def record_log(run: Run) -> dict[str, Any]:
         "sensor y": places[..., 1],
         "heading": np.nan_to_num(run.heading),
         "view": run.view,
-        "reach": run.scenario.of_each_sensor("sensing_range")
-        * np.sqrt(run.scenario.of_each_sensor("field_of_view") / run.view),
+        **footprints(run.scenario, run.view, run.tilt),
         "working": ~np.isnan(run.heading),
         "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
         "coverage": run.covered[:, None],
     }
-    if run.scenario.tilt_limits:
-        far, near = edges_of(run.scenario, values["reach"] ** 2, run.view, run.tilt)
-        values |= {"reach": np.sqrt(far), "near": np.sqrt(near)}
     for kind, columns, rows in (
         ("track", ("x", "y", "xx", "xy", "yy", "existence"), run.tracks),
         ("detection", ("x", "y"), [row[:, 1:] for row in run.detections]),

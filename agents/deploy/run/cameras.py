@@ -278,7 +278,7 @@ class _Supervisor:
 
     @property
     def known(self) -> _Known:
-        """What is known of the heading."""
+        """Last known heading."""
         return self.axes[0].known
 
     def order(self, rate: float, tilt_rate: float = 0.0, view: float = math.nan) -> None:

@@ -235,11 +235,8 @@ class Onvif(_Device):
         self._stops = [("Stop", {"PanTilt": True, "Zoom": False}), *self._moves]
         self._moves += [("RelativeMove", {}), ("AbsoluteMove", {})]
         self._zooming: list[tuple[str, dict[str, Any]]] = [("AbsoluteMove", {}), ("RelativeMove", {})]
-        self._last = (
-            0.0,
-            0.0,
-            float(self._positions[0]) if self.zooms else float("nan"),
-        )  # pan, tilt, zoom: the device's
+        widest = float(self._positions[0]) if self.zooms else float("nan")
+        self._last = 0.0, 0.0, widest  # pan, tilt and zoom of the device
         if not self.status:
             self._moves = self._moves[-1:]
 
@@ -265,7 +262,7 @@ class Onvif(_Device):
             return self._last
         status = self._call("GetStatus")
         position = getattr(status, "Position", None)
-        found = getattr(position, "PanTilt", None)
+        found, zoomed = (getattr(position, name, None) for name in ("PanTilt", "Zoom"))
         try:
             pan = float(found.x)  # type: ignore[union-attr]
         except (AttributeError, TypeError, ValueError):
@@ -273,9 +270,7 @@ class Onvif(_Device):
         space = str(getattr(found, "space", None) or "")
         if "Space" in space and ("Degrees" in space) != (self.units == "degrees"):
             raise ValueError(f"the answer is in {space.rpartition('/')[2]}, but units is {self.units}")
-        tilt, zoom = (
-            _number(getattr(part, name, None)) for part, name in ((found, "y"), (_part(position, "Zoom"), "x"))
-        )
+        tilt, zoom = _number(getattr(found, "y", None)), _number(getattr(zoomed, "x", None))
         self._last = self._degrees(pan, self.pan_range), self._degrees(tilt, self.tilt_range), zoom
         return self._last
 
@@ -374,10 +369,6 @@ class Onvif(_Device):
             self._token = self.profile or (with_head or profiles)[0].token
             self._service = client.ptz()
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
-
-
-def _part(of: Any, name: str) -> Any:
-    return getattr(of, name, None)
 
 
 def _number(value: Any) -> float:

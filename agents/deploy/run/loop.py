@@ -20,7 +20,7 @@ from hitmac.agents.registry import Agent
 from hitmac.agents.tracking import DetectionFeed
 from hitmac.agents.tracking.track_states import LOST
 from hitmac.envs.deployment import observe
-from hitmac.envs.parts.tilt import edges_of
+from hitmac.envs.parts.tilt import footprints
 from hitmac.envs.scenario import Scenario
 
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
@@ -88,14 +88,10 @@ class Loop:
 
     def _footprints(self, pose: dict[str, np.ndarray]) -> dict[str, Any]:
         """Return the part of a frame that says where the cameras stand and what they see of the floor."""
-        site = self.scenario
-        start = site.of_each_sensor("field_of_view")
-        view = pose.get("field_of_view", start)
-        reach, near = site.of_each_sensor("sensing_range") * np.sqrt(start / view), {}
-        if site.tilt_limits:
-            far, edge = edges_of(site, reach**2, view, pose["tilt"])
-            reach, near = np.sqrt(far), {"near": rounded(np.sqrt(edge)), "tilt": rounded(pose["tilt"])}
-        return {"position": self._positions.tolist(), "view": view.tolist(), "reach": reach.tolist(), **near}
+        view = pose.get("field_of_view", self.scenario.of_each_sensor("field_of_view"))
+        found = footprints(self.scenario, view, pose.get("tilt"))
+        tilted = {name: rounded(part) for name, part in (found | pose).items() if name in ("near", "tilt")}
+        return {"position": self._positions.tolist(), "view": view.tolist(), "reach": found["reach"].tolist(), **tilted}
 
     def steps(self) -> Iterator[dict[str, Any]]:
         """Decide, and yield the frame of each step, valid as JSON."""
