@@ -394,7 +394,7 @@ def test_help_explains_an_example_and_does_nothing_else(path, monkeypatch, capsy
 
 
 def test_attention_by_hand(capsys, monkeypatch):
-    """It prints what its head shows, and the worked numbers of the mathematics."""
+    """It prints what its head shows."""
     monkeypatch.setattr(sys, "argv", [str(BY_HAND)])
     head = runpy.run_path(str(BY_HAND), run_name="__main__")["__doc__"]
     printed = capsys.readouterr().out
