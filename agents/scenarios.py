@@ -25,7 +25,7 @@ class Options:
 
     scenario: str = ""
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run; empty: list the
-    presets. The name of the option can be left out in first place."""
+    presets. As the first argument, it needs no --scenario."""
     agents: Agents = ("random",)
     """Agent, as in hitmac evaluate: random, still, pretrained:flat; on a page also several, comma-separated."""
     film: Path | None = None

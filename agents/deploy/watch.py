@@ -28,7 +28,7 @@ class Options:
 
     agents: Agents = ("pretrained:flat",)
     """Agents, comma-separated, as in hitmac evaluate: planner, pretrained:NAME, the directory of a run; or the log of
-    hitmac run, .jsonl. The name of the option may be left out in first place."""
+    hitmac run, .jsonl. As the first argument, it needs no --agents."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
@@ -44,7 +44,7 @@ class Options:
     to: Path = Path("watch.html")
     """File of the page."""
     open: bool = True
-    """Whether the page opens in the browser, if a display is present."""
+    """Open the page in the browser, if a display is present."""
     sub_steps_per_second: Positive = 20.0
     """Initial speed."""
 

@@ -35,7 +35,7 @@ class Run:
 
     agent: str = "nearest"
     """Agent, as in hitmac evaluate, such as planner, runs/x, my_module:MyPolicy, or trainings, ours=runs/a+runs/b.
-    Stands first."""
+    As the first argument, it needs no --agent."""
     to: Path = Path("result.json")
     """File of the result, written after each scene."""
     device: str = "cpu"
@@ -47,7 +47,7 @@ class Table:
     """Compare results: scores over all scenes, and the coverage in each."""
 
     results: tuple[Path, ...] = ()
-    """Files of results, of hitmac benchmark run. Stand first."""
+    """Files of results, of hitmac benchmark run. As the first arguments, they need no --results."""
     picture: Path | None = None
     """File for a figure of the scores, .png."""
 

@@ -208,7 +208,8 @@ class Options:
     """Train a policy by an algorithm of BenchMARL, with its own configuration."""
 
     algorithm: str = "mappo"
-    """Algorithm: mappo, ippo, maddpg, iddpg, masac, isac, qmix, vdn or iql. Stands first."""
+    """Algorithm: mappo, ippo, maddpg, iddpg, masac, isac, qmix, vdn or iql. As the first argument, it
+    needs no --algorithm."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name, or the path of a file."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()

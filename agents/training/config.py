@@ -102,7 +102,8 @@ class RunOptions:
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
-    """Targets that a sensor knows: full, all; shared, those any sensor sees; neighbours; own. None: the scenario's."""
+    """Targets that a sensor knows: all (full), or those seen by any sensor (shared), by those nearby (neighbours) or by
+    itself (own). None: the scenario's."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Parameter of the scenario, NAME=VALUE with the value in YAML, such as missed_detections=0.1; can be repeated."""
     tracks: tuple[str, ...] = ()
@@ -114,16 +115,16 @@ class RunOptions:
     seeds: Count = 1
     """Number of trainings with consecutive seeds, each in run_dir/seed-SEED; on the command line also a range, 0..9."""
     sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; repeat it for all combinations."""
+    """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; several give all combinations."""
     processes: Count | None = None
-    """Trainings that run at a time and share the cores. None: the number of cores."""
+    """Number of trainings that run at the same time. None: the number of cores."""
     ray: str | None = None
     """Address of a Ray cluster for several trainings, such as auto or 10.0.0.1:6379; local starts one. All its machines
     must reach run_dir by the same path."""
     device: str = "cpu"
-    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if present. The simulation is on the CPU."""
+    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if present. Simulations run on the CPU."""
     run_dir: Path | None = None
-    """New directory for the results. None: runs/ and the date and time."""
+    """New directory for the results. None: a directory in runs/, named by the date and time."""
     resume: bool = False
     """Continue the run in run_dir, from its last checkpoint and with its options."""
 
@@ -160,29 +161,30 @@ class Options(EncoderConfig, RunOptions):
     """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
     executor, 600000 for a coordinator, 400000 for targets that imitate."""
     total_steps: Count | None
-    """Maximum of environment steps over all scenes, for executors over all sensors. Alone it makes runs repeatable."""
+    """Maximum number of environment steps, over all scenes; for executors, over all sensors. Without another limit, the
+    same seed gives the same run."""
     num_envs: NumEnvs
     """Number of parallel scenes."""
     opponent: str | None = None
-    """Player of the other team, or its run: of targets a rule (random, naive, greedy, heuristic, not agents of these
-    names) or evader, None: the scenario's walk; of sensors an agent's name, None: mate:greedy."""
+    """Player of the other team. Targets: a rule (random, naive, greedy or heuristic), evader, or a run; None: the
+    scenario's walk. Sensors: an agent of hitmac evaluate; None: mate:greedy."""
     start: str | None = None
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""
     features: tuple[str, ...]
-    """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; site: lines
-    of sight and sensors too, the default with walls, blocks or discs; last-known: ages too), beliefs (particles: where
-    a target may be), or names; an error lists them."""
+    """Features of the observation: names, of which an error message lists all; beliefs, particles that show where
+    targets may be; or a set: hit-mac, the paper's; frame, of a single frame; motion, with velocities; last-known, with
+    ages; site, with lines of sight and other sensors, the default with walls, blocks or discs."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
-    """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
+    """Learning algorithm: imitation of a planner, for which a level of the hierarchy has other defaults; or from reward
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str
-    """Planner to imitate, with or without options: belief-planner-fast:spent=0.33. A coverage policy of a game of two
-    teams has other defaults of this, features, planner_turn_cost, num_envs and episode_steps."""
+    """Planner to imitate, also with options, such as belief-planner-fast:spent=0.33. In games of two teams, this,
+    features, planner_turn_cost, num_envs and episode_steps of a coverage policy have other defaults."""
     planner_turn_cost: NotNegative
-    """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
+    """Cost of turning for a sub-step in the planner's plans; 1 is the value of covering a target for a sub-step."""
     temperature: Positive
-    """Temperature of the softmax of the planner's values, in targets covered for a sub-step."""
+    """Temperature of the softmax of the planner's values, in the same unit."""
     critic: Annotated[str, Choice(CRITICS)] | None
     """Critic. None: amc for a coordinator, value_head for the others."""
     episode_steps: Count
@@ -206,19 +208,19 @@ class Options(EncoderConfig, RunOptions):
     max_grad_norm: Positive
     """Clip the gradient norm at this value."""
     normalize_values: bool
-    """Learn values in units of the returns' running deviation from their mean, by reward."""
+    """Learn values in units of the running deviation of returns from their mean, when learning from reward."""
     compiled: bool = False
-    """Compile the updates from reward by torch.compile, for a GPU."""
+    """Compile the updates by torch.compile when learning from reward, for a GPU."""
     save_every: NotNegative = 15.0
     """Seconds of training between two checkpoints."""
     curve_points: Natural
     """Evaluations of the deterministic policy during the training, for its curve; not counted as training time."""
     episodes: Count
-    """Episodes for the evaluation of the policy and the baselines, unseen in training; seeds 0 and up."""
+    """Number of new episodes for the evaluation of the policy and the baselines; seeds from 0."""
     engine: Annotated[str, Choice(("sb3", "rllib"))] = "sb3"
     """Engine: sb3, Stable-Baselines3 in this process; or rllib, PPO of Ray's RLlib, also on several machines."""
     num_env_runners: Natural = 0
-    """Processes of --engine rllib that share num_envs and are restarted when lost; 0: all scenes in this process."""
+    """Processes of --engine rllib that share the scenes, and are restarted when lost; 0: all scenes in this process."""
     num_learners: Natural = 0
     """Processes of --engine rllib that share each gradient step; 0: this process."""
     address: str | None = None
@@ -299,18 +301,18 @@ class CoverageRewardOptions(Options):
     task_fields = ("turn_cost", "reward")
 
     difference_rewards: bool
-    """Reward every sensor for its own part of the reward. No: all for the team's, as in the paper."""
+    """Reward every sensor for its own part of the reward; otherwise for the reward of the team, as in the paper."""
     turn_cost: NotNegative
     """Cost in the reward if all sensors turn, in units of coverage."""
     reward: Annotated[str, Choice(REWARDS)]
     """Reward; in games of two teams also duel, the game's, or real_coverage, in which only targets with a bounty
     count."""
     per_sensor: bool = False
-    """Every sensor learns and acts on its own observation, with shared weights: independent PPO with --encoder mlp,
-    else PPO with a centralised critic."""
+    """Every sensor learns and acts on its own observation, with shared weights. With --encoder mlp this is independent
+    PPO, otherwise PPO with a centralised critic."""
     memory: Annotated[str, Choice(MEMORIES)] = "none"
-    """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
-    with --knowledge shared, with other defaults."""
+    """Memory of the policy: none; or recurrent, a learned state of every pair, for use with --knowledge shared; other
+    options then have other defaults."""
 
     def _rules_of_memories(self) -> validation.Rules:
         if self.recurrent:
@@ -362,13 +364,13 @@ class ExecutorOptions(Options):
     goal_share: Fraction
     """Probability that a target in range becomes a goal; the paper's is 1."""
     coordinator: str | None = None
-    """Coordinator that chooses the goals, directory of its run: every sensor is then rewarded for its own part of the
-    coverage, so that the levels can learn in turns, each with --start of its last run. None: targets in range."""
+    """Directory of the run of a coordinator that chooses the goals; every sensor is then rewarded for its own part of
+    the coverage. The levels can so learn in turn, each with --start of its last run. None: targets in range."""
     padding: Padding
     """Form of the goals in the observation; attended is the released program's, unfiltered the paper's ablation."""
     row_id: bool
-    """The feature target_id is the number of the goal's row in training, as in evaluation; no: that of the target, as
-    in the released program."""
+    """In training, the feature target_id is the number of the goal's row, as in evaluation; otherwise it is the number
+    of the target, as in the released program."""
 
 
 @preset("coordinator")
@@ -380,7 +382,7 @@ class CoordinatorOptions(Options):
     executor: str
     """Executor that turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
     difference_rewards: bool
-    """Reward every sensor for its own part of the coverage. No: for the task's reward, as in the paper."""
+    """Reward every sensor for its own part of the coverage; otherwise for the task's reward, as in the paper."""
     idle: Idle
     """Action of a sensor without assigned targets: random turns, as in the released program, or none."""
     decision: Decision
@@ -426,9 +428,9 @@ class HitMacOptions(RunOptions):
     coordinator_minutes: Positive | None = None
     """Maximum training time of the coordinator, minutes."""
     executor_steps: Count | None = None
-    """Maximum of the executor's steps over all sensors; 1000000 without any limit."""
+    """Maximum number of the executor's steps, over all sensors; 1000000 without any limit."""
     coordinator_steps: Count | None = None
-    """Maximum of the coordinator's decisions over all scenes; 150000 without any limit."""
+    """Maximum number of the coordinator's decisions, over all scenes; 150000 without any limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
@@ -440,7 +442,7 @@ class HitMacOptions(RunOptions):
     weight_dim: Count
     """Width of the encoders."""
     episodes: Count
-    """Episodes for the evaluation, unseen in training; seeds 0 and up."""
+    """Number of new episodes for the evaluation; seeds from 0."""
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Options:
 
     agent: str = "belief-planner-fast"
     """Agent, as in hitmac evaluate: belief-planner, pretrained:beliefs, the directory of a run; or a folder of hitmac
-    export, which needs onnxruntime. The name of the option may be left out in first place."""
+    export, which needs onnxruntime. As the first argument, it needs no --agent."""
     site: str = "site.yaml"
     """Scenario of the site, with the placement fixed."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()

@@ -40,7 +40,8 @@ class Make:
     """Make site.yaml from a plan in GeoJSON and a table of cameras, then check it."""
 
     plan: Path = Path("plan.geojson")
-    """GeoJSON whose features have the property kind: wall, door, zone or camera. Stands first."""
+    """GeoJSON whose features have the property kind: wall, door, zone or camera. As the first
+    argument, it needs no --plan."""
     cameras: Path | None = None
     """CSV file of cameras: x, y, name, heading, field_of_view, range, pan_low, pan_high and turn_angle."""
     metres: bool = False
@@ -59,7 +60,7 @@ class Convert:
 
     recording: Path = Path("recording.txt")
     """MOTChallenge text, SUMO's FCD (.xml, .xml.gz), CSV, JSON of Frigate's events, or lines of DeepStream (.jsonl).
-    Stands first."""
+    As the first argument, it needs no --recording."""
     format: str = ""
     """Format: mot, sumo, csv, frigate or deepstream; empty: by the ending, with .txt as mot."""
     camera: str = ""
@@ -81,7 +82,7 @@ class Convert:
     columns: str = ""
     """Other names of the columns of a CSV file, such as time=t,id=track, or numbers without a header."""
     site: str = ""
-    """Site outside of whose area positions are left out."""
+    """Site; positions outside of its area are left out."""
     to: Path = Path("tracks.csv")
     """File of the tracks."""
 
@@ -91,7 +92,8 @@ class Homography:
     """Fit the homography of a camera to pairs of points, and show its residuals."""
 
     points: Path = Path("points.csv")
-    """CSV file with a row for each of four or more pairs: pixel u, v, and place x, y as in the plan. Stands first."""
+    """CSV file with a row for each of four or more pairs: pixel u, v, and place x, y as in the plan. As the first
+    argument, it needs no --points."""
     origin: tuple[float, float] = (0.0, 0.0)
     """Origin of the site, as hitmac site make prints it."""
     geographic: bool = False
@@ -105,7 +107,7 @@ class Check:
     """Draw a site with all that its cameras can see, and list what is odd."""
 
     site: str = "site.yaml"
-    """YAML file of the site. Stands first."""
+    """YAML file of the site. As the first argument, it needs no --site."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks in place of the site's."""
     columns: str = ""
@@ -119,7 +121,7 @@ class Zero:
     """Find the zero and the sign of a camera: turn it by 5 degrees, and write both into the file of the cameras."""
 
     camera: str = ""
-    """Name of the camera. Stands first."""
+    """Name of the camera. As the first argument, it needs no --camera."""
     site: str = "site.yaml"
     """YAML file of the site."""
     cameras: Path = Path("cameras.yaml")
@@ -138,7 +140,8 @@ class Calibrate:
 
     rows: Path = Path("camera.csv")
     """CSV file with a row for each of four or more points on the floor: pixel u, v, pan, tilt and zoom of the device,
-    and place x, y as in the plan. With --seen-by a file of lines of detections. Stands first."""
+    and place x, y as in the plan. With --seen-by a file of lines of detections. As the first
+    argument, it needs no --rows."""
     camera: str = ""
     """Name of the camera. Empty: the name of the file of rows."""
     seen_by: str = ""
