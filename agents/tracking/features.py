@@ -16,7 +16,8 @@ from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_S
 from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, GOALS, NOISE_X, NOISE_Y, PLACE, SPEED, X, Y
 from hitmac.envs import observation
-from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.compile import allocating, inlined, kernel
+from hitmac.envs.base.formulas import wrapped
 from hitmac.envs.base.state import DRAWS, KEY, TIME
 from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.deployment import observe
@@ -49,14 +50,6 @@ EQUAL = Values(np.ones(1), np.zeros((0, 2)), np.zeros(1, np.int64), np.zeros(0))
 
 
 @inlined
-def _add_to_sectors(view, clear, x, y, mass, sectors):
-    """Distribute a mass at (x, y), if in range and in sight, linearly over the two sectors nearest to its bearing."""
-    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
-    if dx * dx + dy * dy <= view[VIEW_RANGE] and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
-        _distribute(_bearing(view, dx, dy), mass, sectors)
-
-
-@inlined
 def _bearing(view, dx, dy):
     """Return the bearing of an offset from the heading of a view, radians."""
     return math.atan2(view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy)
@@ -73,31 +66,20 @@ def _distribute(bearing, mass, sectors):
 
 
 @inlined
-def _field_of_view(view):
-    """Return the field of view of a view, degrees."""
-    return math.degrees(2.0 * math.acos(min(max(view[VIEW_HALF], -1.0), 1.0)))
-
-
-@compiled
-def _add_to_lens(view, zoom, clear, place, mass, alone, row):
-    """Add a mass at a `place` (x, y) to the sectors at the longest range, and to the aims of the lens that see it.
+def _add_to_lens(opening, area, zoom, squared, bearing, mass, alone, row):
+    """Add a mass in range of the narrowest view to its sectors, and to the aims of the lens that have it in view.
 
     If no other sensor sees it, the lens is `alone`, and its second row of aims gets the mass too.
     """
-    dx, dy = place[0] - view[VIEW_X], place[1] - view[VIEW_Y]
-    squared, opening = dx * dx + dy * dy, _field_of_view(view)
-    area = view[VIEW_RANGE] * opening
-    if squared * zoom[0] <= area and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
-        bearing = _bearing(view, dx, dy)
-        _distribute(bearing, mass, row[:SECTORS])
-        off = math.degrees(bearing)
+    _distribute(bearing, mass, row[:SECTORS])
+    for h in range(len(TURNS)):
+        away = abs(wrapped(math.degrees(bearing) - TURNS[h]))
         for k in range(len(ZOOMS)):
             then = min(max(opening + ZOOMS[k], zoom[0]), zoom[1])
-            for h in range(len(TURNS) if squared * then <= area else 0):
-                away = abs((off - TURNS[h] + 180.0) % 360.0 - 180.0)
-                seen = mass * (away <= 0.5 * then)
-                row[SECTORS + k * len(TURNS) + h] += seen
-                row[SECTORS + AIMS + k * len(TURNS) + h] += seen * alone
+            if squared * then <= area and away <= 0.5 * then:
+                row[SECTORS + k * len(TURNS) + h] += mass
+                if alone:
+                    row[SECTORS + AIMS + k * len(TURNS) + h] += mass
 
 
 @inlined
@@ -158,7 +140,9 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
     n, particles = views.shape[0], weight.shape[0]
     squares, velocity_x, velocity_y, owed = 0.0, 0.0, 0.0, 0.0
     mean = np.zeros((len(AHEAD), 2))  # of the positions, times the total
-    seen = np.zeros(n, np.bool_)  # by each sensor
+    seen, opening = np.zeros(n, np.bool_), np.zeros(n)  # by each sensor; fields of view of those that zoom, degrees
+    for i in range(n if zoom[1] > 0.0 else 0):
+        opening[i] = math.degrees(2.0 * math.acos(min(max(views[i, VIEW_HALF], -1.0), 1.0)))
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         unit_x, unit_y, away, noise_x, noise_y = _course_of(walk, loads, body, p)
@@ -187,13 +171,17 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
                 seen_by += seen[i]
                 if k == 0:  # AHEAD begins with now
                     pairs[i, 4] += share * seen[i]
-            for i in range(n):
-                if views[i, VIEW_RANGE] > 0.0 and stays:
-                    sectors = pairs[i, first : first + SECTORS]
-                    _add_to_sectors(views[i], watch.clear[i], ahead_x, ahead_y, share, sectors)
-                    if aims:
+            for i in range(n if stays else 0):
+                dx, dy, most = ahead_x - views[i, VIEW_X], ahead_y - views[i, VIEW_Y], views[i, VIEW_RANGE]
+                squared, area, clear = dx * dx + dy * dy, most * opening[i], watch.clear[i]
+                near, far = squared <= most, aims and squared * zoom[0] <= area  # in range, or in that of some zoom
+                if most > 0.0 and (near or far) and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
+                    bearing = _bearing(views[i], dx, dy)
+                    if near:
+                        _distribute(bearing, share, pairs[i, first : first + SECTORS])
+                    if far:
                         row, alone = pairs[i, lenses + LENS + k * OF_LENS :], seen_by == seen[i]
-                        _add_to_lens(views[i], zoom, watch.clear[i], (ahead_x, ahead_y), share, alone, row)
+                        _add_to_lens(opening[i], area, zoom, squared, bearing, share, alone, row)
     mean_x, mean_y, squares = mean[0, 0] / total, mean[0, 1] / total, squares / total
     velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
@@ -212,7 +200,7 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
             pairs[i, -1] = owed / total
         if zoom[1] > 0.0:
             pairs[i, lenses], pairs[i, lenses + 1] = (
-                _field_of_view(views[i]) / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scales.distance,
+                opening[i] / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scales.distance,
             )  # fmt: skip
             for k in range(1, len(AHEAD)):
                 row = pairs[i, lenses + LENS - (len(AHEAD) - k) * OF_MEAN :]
