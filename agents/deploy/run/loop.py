@@ -155,8 +155,8 @@ class Loop:
         returns = self._operations.returns
         rates, left = dict[int, float](), dict[int, float]()
         if min(returns) < math.inf:  # only then joysticks count
-            found = [seconds - since for seconds, since in zip(returns, self.cameras.untouched, strict=True)]
-            left = {i: seconds for i, seconds in enumerate(found) if 0.0 < seconds < math.inf}
+            both = enumerate(zip(returns, self.cameras.untouched.tolist(), strict=True))
+            left = {i: seconds - since for i, (seconds, since) in both if since < seconds < math.inf}
             rates = dict.fromkeys(left, 0.0)
         if self.hands:
             rates |= (page := self.hands.by_hand)

@@ -17,7 +17,7 @@ from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.drivers import load_sections
 from hitmac.agents.deploy.run.privacy import Privacy, Zone
 from hitmac.envs import validation
-from hitmac.envs.parts.sensors import check_pan, limits_of, within
+from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Natural, NotNegative, Range, in_short, shortly
@@ -83,13 +83,16 @@ def load_operations(kind: str | Path, scenario: Scenario) -> list[Operation]:
     for i, (name, own) in enumerate(zip(names_of(scenario), found, strict=True)):
         heading, tilt, view = own.rest
         try:
-            if heading is not None:
-                check_pan(within(np.array([heading]), limits[i : i + 1]), limits[i : i + 1], "rest_heading")
-            for label, value, span in (("tilt", tilt, tilts[i : i + 1]), ("view", view, [scenario.zoom or ()])):
-                low, high = span[0] if len(span) and len(span[0]) else (math.inf, -math.inf)
-                if value is not None and not low <= value <= high:
+            turned = math.nan if heading is None else within(np.array([heading]), limits[i : i + 1])[0]
+            for label, given, value, spans in (
+                ("heading", heading, turned, limits[i : i + 1]),
+                ("tilt", tilt, tilt, tilts[i : i + 1]),
+                ("view", view, view, [scenario.zoom] if scenario.zoom else []),
+            ):
+                low, high = spans[0] if len(spans) else (math.inf, -math.inf)
+                if given is not None and not low <= value <= high:
                     words = f"within the site's, {low:g} to {high:g}" if low <= high else "left out, as the site's are"
-                    raise ValueError(f"rest_{label} is {value:g}; it must be {words}")
+                    raise ValueError(f"rest_{label} is {given:g}; it must be {words}")
         except ValueError as error:
             raise ValueError(f"{kind}: camera {name}: {error}") from None
     return found
