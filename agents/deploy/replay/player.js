@@ -104,7 +104,8 @@ class Logged {
       rests: chosen("rests"),
       moves: every.map((i) => series.moves.whole(frame, i)),
     };
-    shown.left = shown.by_hand.map((i) => (isNaN(series.left.at(frame, i)) ? null : series.left.at(frame, i)));
+    const unset = (i) => series.left.whole(frame, i) === NO_COVERAGE;
+    shown.left = shown.by_hand.map((i) => (unset(i) ? null : series.left.at(frame, i)));
     const { world } = this.player;
     this.cameras.replaceChildren(
       ...every.map((i) => {

@@ -149,7 +149,7 @@ function stateOf(i, frame, steered) {
   const left = frame.left?.[hand] ?? null;
   if (hand >= 0) words.push(steered + (left === null ? "" : `, ${left.toFixed(0)} s left`));
   if (frame.rests?.includes(i)) words.push("rests");
-  if (frame.moves) words.push(`${frame.moves[i]} moves in the last hour`);
+  if (frame.moves) words.push(`moves in the last hour: ${frame.moves[i]}`);
   return words.join(", ");
 }
 

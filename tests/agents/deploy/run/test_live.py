@@ -276,8 +276,8 @@ def test_states_and_zones_are_shown(tab, live):
     states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent).join('; ')"
     given = {"by_hand": [0, 2], "left": [None, 12.0], "moves": [1, 2, 3, 4], "rests": [3]}
     words = (
-        "0°, by hand elsewhere, 1 moves in the last hour; does not answer, 2 moves in the last hour; "
-        "180°, by hand elsewhere, 12 s left, 3 moves in the last hour; -90°, rests, 4 moves in the last hour"
+        "0°, by hand elsewhere, moves in the last hour: 1; does not answer, moves in the last hour: 2; "
+        "180°, by hand elsewhere, 12 s left, moves in the last hour: 3; -90°, rests, moves in the last hour: 4"
     )
     shown(tab, live, f"{states} === {json.dumps(words)}", **given)
     assert tab.run("document.getElementById('with-pictures').hidden")
