@@ -90,7 +90,7 @@ def load_operations(kind: str | Path, scenario: Scenario) -> list[Operation]:
                 ("view", view, view, [scenario.zoom] if scenario.zoom else []),
             ):
                 low, high = spans[0] if len(spans) else (math.inf, -math.inf)
-                if given is not None and not low <= value <= high:
+                if given is not None and value is not None and not low <= value <= high:
                     words = f"within the site's, {low:g} to {high:g}" if low <= high else "left out, as the site's are"
                     raise ValueError(f"rest_{label} is {given:g}; it must be {words}")
         except ValueError as error:

@@ -205,6 +205,15 @@ def test_a_camera_without_a_motor_sees_and_does_not_turn(name):
         assert any(frame["orders"][1] for frame in frames)
 
 
+def test_no_order_turns_a_camera_without_a_motor():
+    rig = Rig(limits=(10.0, 10.0))
+    rig.motor.place = 10.0
+    rig.run(5.0, rate=20.0)
+    rig.run(5.0, rate=-20.0)
+    assert set(rig.motor.orders) == {0.0}
+    assert not rig.said
+
+
 # Settings
 
 
