@@ -25,7 +25,8 @@ from hitmac.envs.validation import Natural, NotNegative, Range, in_short, shortl
 HOUR, PART = 3600.0, 600.0  # seconds in which moves are counted
 PARTS = 6  # share of the moves of an hour, 1 / PARTS, that may be made in PART seconds
 CLOSE = 1.0  # degrees from its rest at which a camera stays
-PRICE = 8.0  # factor of a planner's cost of turning when its cameras have no moves left
+PRICE = 4.0  # factor of a planner's cost of turning when its cameras have no moves left
+PATIENCE = 10.0  # seconds for which the last move must be wanted before it begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,17 +100,24 @@ def load_operations(kind: str | Path, scenario: Scenario) -> list[Operation]:
 
 
 class Budget:
-    """Moves of a camera, at most `most` in any hour, and a share of them in ten minutes; None: any number."""
+    """Moves of a camera, at most `most` in any hour, and a share of them in ten minutes; None: any number.
+
+    A move begins when it has been wanted, the same way, for a time in proportion to the share of the moves made.
+    """
 
     def __init__(self, most: int | None = None) -> None:
-        self._most, self._way = most, np.zeros(2)
+        self._most, self._way, self._asked = most, np.zeros(2), np.zeros(2)
         self._times: deque[float] = deque()
+        self._since = 0.0  # time since which the agent wants to turn this way
 
     def passes(self, now: float, rates: Sequence[float]) -> bool:
-        """Take an order at a monotonic time; return False if it begins a move that is too much."""
+        """Take an order at a monotonic time; return False if it begins a move too many, or too early."""
         way = np.sign(rates)
+        if not way.any() or (way * self._asked).sum() <= 0.0:
+            self._since = now
+        self._asked = way
         begins = way.any() and (not self._way.any() or (way * self._way).min() < 0.0)
-        if begins and self.used(now) >= 1.0:
+        if begins and ((used := self.used(now)) >= 1.0 or now - self._since < PATIENCE * used):
             self._way = np.zeros(2)
             return False
         if begins:

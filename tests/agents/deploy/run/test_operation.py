@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import Agent, load_agent
-from hitmac.agents.deploy.run.operation import PRICE, Budget, Operation, Operations, load_operations
+from hitmac.agents.deploy.run.operation import PARTS, PATIENCE, PRICE, Budget, Operation, Operations, load_operations
 from tests.agents.deploy.run.fakes import SITE, Fleet, Turning, made, played, scan, scans
 from tests.agents.deploy.run.test_cameras import PtzRig, Rig
 from tests.agents.deploy.run.test_loop import EVERY, PtzFleet
@@ -51,14 +51,26 @@ def test_a_budget_is_kept_over_every_hour(most, orders):
 
 def test_moves_are_spread_over_the_hour_and_a_move_that_has_begun_goes_on():
     budget = Budget(12)
-    begun = [t for t in range(3600) if budget.passes(t, [(t % 4 == 0) * 1.0, 0.0]) and t % 4 == 0]
-    assert [sum(600 * k <= t < 600 * (k + 1) for t in begun) for k in range(6)] == [2] * 6
-    assert len(begun) == 12
+    passed = [budget.passes(t, [1.0 * (t % 40 < 20), 0.0]) and t % 40 < 20 for t in range(3600)]
+    begun = np.flatnonzero(np.diff(passed, prepend=False) & passed)
+    assert np.histogram(begun, 6, (0, 3600))[0].tolist() == [2] * 6
+    assert budget.number(3600) == 12
     budget = Budget(1)
     assert all(budget.passes(t, [1.0, 0.0]) for t in range(100))
     assert budget.passes(100, [1.0, 2.0])
     assert not budget.passes(101, [-1.0, 0.0])
     assert Budget().used(0.0) == 0.0
+
+
+@pytest.mark.parametrize(("asked", "times"), [([1.0, 0.0], 0), ([1.0, -1.0], 0), ([1.0, 1.0], 1)])
+def test_the_fewer_moves_are_left_the_longer_one_must_be_wanted(asked, times):
+    budget = Budget(2 * PARTS)
+    assert budget.passes(0.0, [1.0, 0.0])
+    assert budget.passes(0.1, [0.0, 0.0])
+    passed = [budget.passes(t, [asked[k % 2], 0.0]) for k, t in enumerate(np.arange(1.0, 20.0, 0.25))]
+    assert budget.number(20.0) == 1 + times
+    if times:
+        assert passed.index(True) == pytest.approx(PATIENCE * 0.5 / 0.25)
 
 
 class Dithering(Turning):
@@ -81,9 +93,9 @@ def test_the_agent_of_a_camera_with_a_budget_begins_only_so_many_moves():
     loop = operated({"moves_an_hour": 8}, {})
     frames = played(loop, 100)
     west, east = np.array([frame["orders"] for frame in frames]).T
-    assert len(moves_of(west[:, None])) == 2  # in ten minutes
+    assert len(moves_of(west[:, None])) == 1  # the next one must be wanted for longer
     assert len(moves_of(east[:, None])) == 100
-    assert frames[-1]["moves"] == [2, 100]
+    assert frames[-1]["moves"] == [1, 100]
 
 
 def test_planners_pay_more_for_turns_the_fewer_moves_are_left():
