@@ -57,7 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_output("--to", options.to, ".html")
         if options.agents[0].endswith(ENDING):
             logged = read_log(options.agents[0])
-            shown = page(logged.scenario, options.seed, [record_log(logged)], options.sub_steps_per_second)
+            speed = options.sub_steps_per_second
+            shown = page(logged.scenario, options.seed, [record_log(logged)], speed, logged.private)
             write_text(options.to, shown)
             names = [logged.agent]
         else:

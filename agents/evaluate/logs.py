@@ -33,6 +33,12 @@ class Run(NamedTuple):
     tracks: list[np.ndarray]  # F times (k, 7): x, y, the covariance xx, xy, yy, existence, id
     detections: list[np.ndarray]  # F times (k, 3): camera, x, y; k = 0 if they were not logged
     tilt: np.ndarray  # (F, n) degrees; (F, 0): the cameras do not tilt
+    by_hand: np.ndarray  # (F, n) bool: people steer the camera
+    left: np.ndarray  # (F, n) seconds until the agent has it back, NaN: no time is set
+    rests: np.ndarray  # (F, n) bool: it is at its rest, or on its way there
+    moves: np.ndarray  # (F, n) of the agent in the last hour
+    messages: list[tuple[int, float, str]]  # step, time and text
+    private: list[Any]  # polygons of the private zones
 
     def seen_from(self, steps: Any) -> dict[str, np.ndarray]:
         """Return tilts and fields of view at some steps, as arguments of :func:`hitmac.envs.observe`."""
@@ -57,18 +63,34 @@ def read_log(path: str | Path) -> Run:
         n = scenario.num_sensors
         shapes = {
             "heading": (n,), "view": (n,), "orders": (n,), "time": (), "covered": (), "latency": (), "tracks": (-1, 7),
-            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,),
+            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,), "by_hand": (-1,), "left": (-1,),
+            "rests": (-1,), "moves": (n,),
         }  # fmt: skip
-        for number, line in enumerate(lines[1:], 2):  # noqa: B007
-            frame = {"detections": [], "tilt": []} | json.loads(line)
+        missing: dict[str, Any] = {"detections": [], "tilt": [], "by_hand": [], "rests": [], "moves": [0] * n}
+        messages = []
+        for number, line in enumerate(lines[1:], 2):
+            frame = missing | json.loads(line)
+            frame.setdefault("left", [None] * len(frame["by_hand"]))
             frames.append([np.array(frame[name], np.float64).reshape(shape) for name, shape in shapes.items()])
+            frames[-1][-4:-1] = _of_cameras(n, *frames[-1][-4:-1])
+            messages += [(number - 2, float(frame["time"]), str(text)) for text in frame.get("messages", ())]
+        polygons = [np.array(one, np.float64).reshape(-1, 2).tolist() for one in header.get("private", ())]
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
     if not frames:
         raise ValueError(f"{path} has no step")
-    heading, view, orders, time, covered, latency, *lists, tilt = zip(*frames, strict=True)
+    heading, view, orders, time, covered, latency, tracks, detections, *others = zip(*frames, strict=True)
     arrays = map(np.array, (heading, view, orders, time, covered, latency))
-    return Run(header["agent"], scenario, *arrays, *map(list, lists), np.array(tilt))  # type: ignore
+    tilt, hands, left, rests, moves = map(np.array, others)
+    more = tilt, hands, left, rests, moves.astype(np.int64), messages, polygons
+    return Run(header["agent"], scenario, *arrays, list(tracks), list(detections), *more)  # type: ignore
+
+
+def _of_cameras(n: int, hands: np.ndarray, left: np.ndarray, rests: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return by_hand, left and rests (n,) of lists of cameras."""
+    found = np.zeros(n, np.bool_), np.full(n, np.nan), np.zeros(n, np.bool_)
+    found[0][hands.astype(np.int64)], found[1][hands.astype(np.int64)], found[2][rests.astype(np.int64)] = 1, left, 1
+    return found
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:

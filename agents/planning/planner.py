@@ -181,6 +181,7 @@ class PlannerAgent(PlanningPolicy):
         self.features = self._beliefs.features  # type: ignore[misc]
         self._cells = make_cells(scenario, scenario.num_sensors)
         self._problem = self._pose(seed, whole_number("per_length", per_length, 0, 10_000))
+        self._costs = self._problem.search.turn_cost, self._problem.search.cost
 
     def _pose(self, seed: int, per_length: int) -> Problem:
         """Return the problem that all plans solve."""
@@ -211,6 +212,12 @@ class PlannerAgent(PlanningPolicy):
             ),
             then,
         )  # fmt: skip
+
+    def price(self, factor: float) -> None:
+        """Let turns and tilts of the next plans cost `factor` times as much as at first."""
+        turn, ways = self._costs
+        search = self._problem.search._replace(turn_cost=factor * turn, cost=factor * ways)
+        self._problem = self._problem._replace(search=search)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the given options, or in a large scene :meth:`near`, and discs; raise ValueError for a radius."""

@@ -30,7 +30,10 @@ from hitmac.agents import evaluate as evaluation
 from hitmac.agents import load_policy
 from hitmac.agents.command_line import parse
 from hitmac.agents.deploy.run.detections import parse as parse_line
+from hitmac.agents.deploy.run.drivers import load_sections
+from hitmac.agents.deploy.run.operation import Operations, load_operations
 from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.agents.deploy.run.stills import Still
 from hitmac.agents.deploy.site import command as site
 from hitmac.agents.evaluate import benchmark
 from hitmac.agents.evaluate.logs import read_log
@@ -329,6 +332,21 @@ def test_cameras_turn_as_the_page_says(run):
     start = read_log("rehearsal.jsonl").time[0]
     Path("truth.csv").write_text(f"time,id,x,y\n{start},a,0,0\n{start + 10},a,1,1\n")
     assert "\ngospa" in run("command", evaluate)
+
+
+def test_what_operators_set_is_as_the_page_says(tmp_path, monkeypatch):
+    page = PAGES["docs/run.md"].split("## What operators set")[1]
+    (tmp_path / "cameras.yaml").write_text(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    monkeypatch.setenv("VIEWER_PASSWORD", "open sesame")
+    hall = SITE.replace(num_sensors=1, sensor_positions=[(0, 0)], pan_limits=[(-90, 90)], sensor_headings=[0])
+    hall = hall.replace(sensor_names=["north"], sensing_range=20)
+    (operation,) = load_operations(tmp_path / "cameras.yaml", hall)
+    (still,) = load_sections(tmp_path / "cameras.yaml", hall, "page", Still)
+    assert (operation.moves_an_hour, still.user) == (60, "viewer")
+    assert Operations([operation], hall).privacy()[0].fault() == ""
+    rows = re.findall(r"^\| (`.*?) \|", page.split("| `moves_an_hour` of each")[0], re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)} - {"operation"}
+    assert listed == {field.name for field in dataclasses.fields(operation)}
 
 
 def test_a_camera_is_calibrated_as_the_page_says(run):

@@ -1,5 +1,6 @@
 "use strict";
 
+const STILL = 1000; // milliseconds between pictures of a camera
 const PERIOD = 200; // milliseconds between orders, whose answers are the frames
 const LOST = 4000; // milliseconds without an answer until the page counts its cameras as given back
 const LATE = 3; // seconds without a frame
@@ -14,6 +15,7 @@ function episodeOf(frame, world) {
   const series = {
     heading: column(frame.heading.map((heading) => heading ?? 0)),
     working: column(frame.heading.map((heading) => heading !== null)),
+    "by hand": column(frame.heading.map((_, i) => frame.by_hand.includes(i))),
   };
   const table = (kind, names, rows) => {
     names.forEach((name, k) => (series[`${kind} ${name}`] = column(rows.map((row) => row[k]))));
@@ -76,14 +78,58 @@ class Row {
     byId("cameras").append(this.element);
   }
 
-  draw(heading, mine, other, chosen) {
-    const turned = heading === null ? "does not answer" : `${wrapped(heading).toFixed(0)}°`;
-    this.state.textContent = turned + (mine ? ", by hand" : other ? ", by hand on another page" : "");
+  draw(i, frame, mine, chosen) {
+    const heading = frame.heading[i];
+    const other = !mine && frame.by_hand.includes(i);
+    this.state.textContent = stateOf(i, frame, mine ? "by hand" : "by hand elsewhere");
     this.element.className = `${heading === null ? "failed" : ""} ${chosen ? "chosen" : ""}`;
     const focused = this.element.contains(document.activeElement) && document.activeElement;
     const changes = this.steering.hidden === mine;
     [this.take.hidden, this.steering.hidden, this.take.disabled] = [mine, !mine, other];
     if (focused && changes) (mine ? this.steering.firstChild : this.take).focus(); // the focused button is hidden now
+  }
+}
+
+// Picture of a camera, with the boxes of its last detections.
+class Picture {
+  constructor(world, i) {
+    this.camera = i;
+    this.canvas = make("canvas", { width: 320, height: 180 });
+    this.canvas.setAttribute("role", "img");
+    this.caption = make("figcaption");
+    this.name = sensorName(world, i);
+    byId("pictures").append(make("figure", {}, this.canvas, this.caption));
+    this.boxes = [];
+    setInterval(() => this.load(), STILL);
+  }
+
+  async load() {
+    if (document.hidden || this.loading) return;
+    this.loading = true;
+    try {
+      const answer = await fetch(`picture/${this.camera}`, { signal: AbortSignal.timeout(LOST) });
+      this.bitmap = answer.status === 200 ? await createImageBitmap(await answer.blob()) : null;
+    } catch {
+      this.bitmap = null; // no picture, or none that a browser can show
+    }
+    this.loading = false;
+    this.draw(this.boxes);
+  }
+
+  draw(boxes) {
+    this.boxes = boxes.filter((row) => row[0] === this.camera);
+    this.caption.textContent = this.bitmap ? this.name : `${this.name}: no picture`;
+    this.canvas.ariaLabel = `Camera ${this.name}, ${this.bitmap ? `${this.boxes.length} boxes` : "no picture"}`;
+    const { width, height } = this.bitmap ?? { width: 320, height: 180 };
+    Object.assign(this.canvas, { width, height }); // which clears it
+    if (!this.bitmap) return;
+    const context = this.canvas.getContext("2d");
+    context.drawImage(this.bitmap, 0, 0);
+    context.strokeStyle = palette(this.canvas)("detection");
+    context.lineWidth = Math.max(2, width / 200);
+    for (const [, left, top, right, bottom] of this.boxes) {
+      context.strokeRect(left * width, top * height, (right - left) * width, (bottom - top) * height);
+    }
   }
 }
 
@@ -96,6 +142,7 @@ class Live {
     this.chosen = -1;
     this.answered = -Infinity; // time of the last answer to an order
     this.recent = new Recent();
+    this.pictures = (world.pictures ?? []).map((i) => new Picture(world, i));
     this.canvas = make("canvas", { className: `scene${world.picture ? " paper" : ""}` });
     this.canvas.setAttribute("role", "img");
     byId("rate").append(...RATES.map((rate) => make("option", { value: rate, textContent: `${rate}°/s` })));
@@ -126,6 +173,8 @@ class Live {
     byId("scenes").append(make("article", { className: "card" }, this.canvas, legend(this.world, episode)));
     this.scene = new Scene(this.canvas, this.world, episode);
     this.rows = this.frame.heading.map((_, i) => new Row(this, i));
+    byId("with-pictures").hidden = !this.pictures.length;
+    for (const picture of this.pictures) picture.load();
   }
 
   resize() {
@@ -147,8 +196,9 @@ class Live {
     write("silent", silent.length ? `No answer: ${silent.join(", ")}` : "");
     this.rows.forEach((row, i) => {
       const mine = hands.has(i);
-      row.draw(frame.heading[i], mine, !mine && frame.by_hand.includes(i), i === chosen);
+      row.draw(i, frame, mine, i === chosen);
     });
+    this.pictures.forEach((picture) => picture.draw(frame.boxes ?? []));
     byId("pause").textContent = frame.paused ? "Resume" : "Pause";
     byId("pause").ariaPressed = frame.paused;
     this.tell(frame.messages);
@@ -160,7 +210,7 @@ class Live {
   tell(messages) {
     const told = messages.findLastIndex((message) => JSON.stringify(message) === this.told);
     for (const [time, text] of messages.slice(told + 1)) {
-      byId("messages").prepend(make("li", {}, make("time", { textContent: clock(time) }), make("span", { textContent: text, title: text })));
+      byId("messages").prepend(messageLine(time, text));
     }
     while (byId("messages").children.length > messages.length) byId("messages").lastChild.remove();
     this.told = JSON.stringify(messages.at(-1));
@@ -251,16 +301,6 @@ class Live {
     } while (this.again);
     this.sending = false;
   }
-}
-
-// Heading above -180 and up to 180 degrees.
-function wrapped(heading) {
-  return heading - 360 * Math.ceil((heading - 180) / 360);
-}
-
-// Time of day of a time in seconds since 1970.
-function clock(seconds) {
-  return new Date(1000 * seconds).toLocaleTimeString();
 }
 
 // Write only changes, which screen readers read out.

@@ -64,9 +64,13 @@ def save_replay(
     write_text(path, page(scenario, seed, [record(agent, scenario, seed, sub_steps) for agent in loaded], speed))
 
 
-def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0) -> str:
-    """Return the page of episodes of one scenario and seed, results of :func:`record`."""
-    data = world(scenario) | {"seed": seed, "speed": speed, "episodes": episodes}
+def page(
+    scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0, private: Any = ()
+) -> str:
+    """Return the page of episodes of one scenario and seed, results of :func:`record`, with `private` polygons."""
+    data = world(scenario) | {"seed": seed, "speed": speed, "episodes": episodes, "private": [*private]}
+    if scenario.sensor_names:
+        data["names"] = list(scenario.sensor_names)
     return filled("page.html", SCRIPTS, f"{scenario.name}, seed {seed}", data)
 
 
@@ -159,6 +163,10 @@ def record_log(run: Run) -> dict[str, Any]:
         "view": run.view,
         **footprints(run.scenario, run.view, run.tilt),
         "working": ~np.isnan(run.heading),
+        "by hand": run.by_hand,
+        "left": run.left,
+        "rests": run.rests,
+        "moves": run.moves,
         "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
         "coverage": run.covered[:, None],
     }
@@ -170,7 +178,7 @@ def record_log(run: Run) -> dict[str, Any]:
         values |= {f"{kind} {name}": _stacked(name, [row[:, j] for row in rows]) for j, name in enumerate(columns)}
     return {
         "agent": run.agent, "frames": steps, "sensors": n, "targets": 0, "discs": run.scenario.discs, "levels": [],
-        "series": {name: packed(name, array) for name, array in values.items()},
+        "series": {name: packed(name, array) for name, array in values.items()}, "messages": run.messages,
     }  # fmt: skip
 
 

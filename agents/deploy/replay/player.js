@@ -80,6 +80,44 @@ class Card {
   }
 }
 
+// Cameras and messages of a logged run at a frame.
+class Logged {
+  constructor(player, episode) {
+    Object.assign(this, { player, episode });
+    this.cameras = make("ul", { id: "cameras" });
+    this.lines = make("ul", { id: "messages" });
+    for (const [title, list] of [["Cameras", this.cameras], ["Messages", this.lines]]) {
+      byId("curves").append(make("article", { className: "card" }, make("h2", { textContent: title }), list));
+    }
+  }
+
+  resize() {}
+
+  draw({ frame }) {
+    const { series, sensors, messages } = this.episode;
+    const every = Array.from({ length: sensors }, (_, i) => i);
+    const chosen = (name) => every.filter((i) => series[name]?.whole(frame, i));
+    const working = (i) => series.working.whole(frame, i);
+    const shown = {
+      heading: every.map((i) => (working(i) ? series.heading.at(frame, i) : null)),
+      by_hand: chosen("by hand"),
+      rests: chosen("rests"),
+      moves: every.map((i) => series.moves.whole(frame, i)),
+    };
+    const unset = (i) => series.left.whole(frame, i) === NO_COVERAGE;
+    shown.left = shown.by_hand.map((i) => (unset(i) ? null : series.left.at(frame, i)));
+    const { world } = this.player;
+    this.cameras.replaceChildren(
+      ...every.map((i) => {
+        const state = make("span", { className: "state", textContent: stateOf(i, shown, "by hand") });
+        return make("li", {}, make("b", { textContent: sensorName(world, i) }), " ", state);
+      }),
+    );
+    const told = messages.filter(([when]) => when <= frame);
+    this.lines.replaceChildren(...told.reverse().map(([, time, text]) => messageLine(time, text)));
+  }
+}
+
 // Choose a sub-step with the pointer on a chart.
 function scrub(canvas, chart, player) {
   const move = (event) => {
@@ -105,6 +143,7 @@ class Player {
       this.curves.push(this.chart("transport", "share of the bounties that targets have kept, of the delivered loads", "transport"));
     }
     this.cards = episodes.map((episode, k) => new Card(this, episode, k));
+    this.logged = episodes.filter((episode) => episode.messages).map((episode) => new Logged(this, episode));
     this.controls();
     this.resize();
     window.addEventListener("resize", () => this.resize());
@@ -213,7 +252,7 @@ class Player {
   }
 
   resize() {
-    for (const part of [...this.cards, ...this.curves]) part.resize();
+    for (const part of [...this.cards, ...this.curves, ...this.logged]) part.resize();
     this.set({});
   }
 
@@ -221,7 +260,7 @@ class Player {
     Object.assign(this.shown, changes);
     byId("time").value = this.shown.frame;
     byId("now").textContent = `${this.shown.frame} / ${this.last}`;
-    for (const part of [...this.cards, ...this.curves]) part.draw(this.shown);
+    for (const part of [...this.cards, ...this.curves, ...this.logged]) part.draw(this.shown);
   }
 }
 

@@ -78,9 +78,10 @@ class Scene {
     context.fillStyle = this.colour("arena");
     context.fillRect(0, 0, this.width, this.height);
     if (world.picture) context.drawImage(world.picture, ...inside);
-    context.fillStyle = context.strokeStyle = this.colour("zone");
     context.lineWidth = 1.5;
-    for (const zone of world.zones) {
+    const coloured = (zones, colour) => (zones ?? []).map((zone) => [zone, colour]);
+    for (const [zone, colour] of [...coloured(world.zones, "zone"), ...coloured(world.private, "private")]) {
+      context.fillStyle = context.strokeStyle = this.colour(colour);
       this.path(zone.map(([x, y]) => this.place(x, y)), true);
       context.globalAlpha = 0.1;
       context.fill();
@@ -282,6 +283,12 @@ class Scene {
       context.lineWidth = 2;
       context.strokeRect(x - unit + 1, y - unit + 1, 2 * unit - 2, 2 * unit - 2);
     }
+    if (this.episode.series["by hand"]?.whole(shown.frame, i)) {
+      context.strokeStyle = this.colour("hand");
+      context.lineWidth = 2.5;
+      this.disc([x, y], 1.9 * unit);
+      context.stroke();
+    }
     if (shown.sensor === i) {
       context.strokeStyle = this.colour("attention");
       context.lineWidth = 2.5;
@@ -410,6 +417,8 @@ function legend(world, episode) {
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
     ["stroke", "rail", "rail", world.rails.length],
     ["stroke", "zone", "zone", world.zones.length],
+    ["stroke", "private", "private zone", world.private?.length],
+    ["ring", "hand", "steered by hand", episode.series["by hand"]],
     ["square", "cargo", "cargo, larger if it is heavier", episode.series.load],
     ["stroke", "cargo", "warehouse with the cargo that it awaits, bold after a delivery", episode.series.load],
   ];

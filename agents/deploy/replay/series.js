@@ -131,3 +131,29 @@ function fitted(canvas, width, height) {
   context.clearRect(0, 0, width, height);
   return context;
 }
+
+// Heading above -180 and up to 180 degrees.
+function wrapped(heading) {
+  return heading - 360 * Math.ceil((heading - 180) / 360);
+}
+
+// Time of day of a time in seconds since 1970.
+function clock(seconds) {
+  return new Date(1000 * seconds).toLocaleTimeString();
+}
+
+// State of camera i in a frame of a run, in words.
+function stateOf(i, frame, steered) {
+  const words = [frame.heading[i] === null ? "does not answer" : `${wrapped(frame.heading[i]).toFixed(0)}°`];
+  const hand = frame.by_hand.indexOf(i);
+  const left = frame.left?.[hand] ?? null;
+  if (hand >= 0) words.push(steered + (left === null ? "" : `, ${left.toFixed(0)} s left`));
+  if (frame.rests?.includes(i)) words.push("rests");
+  if (frame.moves) words.push(`moves in the last hour: ${frame.moves[i]}`);
+  return words.join(", ");
+}
+
+// Line of a message with its time.
+function messageLine(time, text) {
+  return make("li", {}, make("time", { textContent: clock(time) }), make("span", { textContent: text, title: text }));
+}

@@ -29,6 +29,7 @@ ZOOM_SLACK = 0.05  # share of a field of view by which a reported one may differ
 ZOOM_REPEAT = 1.0  # time after which an order of a field of view is repeated that the camera does not report
 LOST_ZOOM = 10.0  # time after which a camera is told not to zoom as ordered
 BRAKING = 90.0  # deceleration of a camera whose driver says none, degrees per second squared
+LEAVING = 0.5  # time in which a camera leaves a heading that it must not have, if its motor can
 
 
 class Camera(Protocol):
@@ -84,19 +85,25 @@ class Cameras:
 
     The `drivers` are those of the sensors of the scenario, whose ``pan_limits`` and ``tilt_limits`` hold. `tell` takes
     a line when a camera goes wrong, and one when it works again, in any thread. A camera without an order for `timeout`
-    seconds stops.
+    seconds stops. Of each sensor `privacy` has its :class:`~hitmac.agents.deploy.run.privacy.Privacy`, None without
+    one: where a zone is private, the headings at which the view covers it are beyond a limit as those of the pan are,
+    a tilt or a zoom that would cover it is not sent, and a camera whose view covers it is turned away.
     """
 
     def __init__(
-        self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float
-    ) -> None:
+        self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float,
+        privacy: Sequence[Any] = (),
+    ) -> None:  # fmt: skip
         tilts, view = make_mount(scenario).limit.tolist(), scenario.of_each_sensor("field_of_view")
         self._tell, self._all = tell, []
         for i, (name, driver, pan) in enumerate(
             zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
         ):
             limits = [pan, *tilts[i : i + 1]]
-            self._all.append(_Supervisor(name, driver, limits, timeout, tell, zoom=scenario.zoom, view=view[i]))
+            own = privacy[i] if privacy else None
+            self._all.append(
+                _Supervisor(name, driver, limits, timeout, tell, zoom=scenario.zoom, view=view[i], privacy=own)
+            )
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -125,6 +132,11 @@ class Cameras:
     def views(self) -> np.ndarray:
         """Last known fields of view (n,), degrees."""
         return np.array([one.view for one in self._all])
+
+    @property
+    def untouched(self) -> np.ndarray:
+        """Seconds (n,) since a camera last moved without an order, as by its own joystick; infinite: it did not."""
+        return time.monotonic() - np.array([max(axis.moved for axis in one.axes) for one in self._all])
 
     def _angles(self, axis: int) -> np.ndarray:
         now = time.monotonic()
@@ -179,6 +191,10 @@ class _Reckoned:
         """Return the heading at a time; NaN before the first answer."""
         return self._heading + self._rate * (now - self._since) if self._rate else self._heading
 
+    def rests(self, now: float) -> bool:
+        """Return True if a camera that follows its orders is at rest."""
+        return not self._rate and now - self._since >= REST
+
     def ordered(self, rate: float, now: float) -> None:
         """Take a new rate."""
         if rate != self._rate:
@@ -189,7 +205,7 @@ class _Reckoned:
         if math.isnan(self._start):
             self._start = self._heading = heading
             self._since = now
-        elif not self._rate and now - self._since >= REST:
+        elif self.rests(now):
             turned = self._heading - self._start
             found = heading - self._start
             found += 360.0 * round((turned - found) / 360.0)
@@ -206,21 +222,40 @@ class _Axis:
         self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
         self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
         self._order = 0.0, -math.inf  # rate, time
+        self._still, self.moved = math.nan, -math.inf  # answer at rest; time of one that is another without an order
         self._answer, self._answered, self._agreeing, self._reckoned = math.nan, -math.inf, 1, _Reckoned()
 
     def order(self, rate: float, now: float) -> None:
         """Replace the order by a rate."""
         self._order = rate, now
 
-    def allowed(self, now: float, timeout: float, horizon: float) -> float:
-        """Return the rate that is allowed now: that of the order, or less."""
+    def allowed(
+        self, now: float, timeout: float, horizon: float, limits: Sequence[float] | None = None, away: float = 0.0
+    ) -> float:
+        """Return the rate that is allowed now, within further limits: that of the order, or less.
+
+        A turn `away` is made whatever the order, unless that turns faster in this direction.
+        """
         (rate, ordered), angle = self._order, self.known.at(now)
-        if now - ordered > timeout or math.isnan(angle):
+        if math.isnan(angle):
             return 0.0
+        rate *= now - ordered <= timeout
+        rate = max(rate, away / LEAVING) if away > 0.0 else min(rate, away / LEAVING) if away < 0.0 else rate
         rate = min(max(rate, -self._highest), self._highest)
         for place in (angle, self._reckoned.at(now)):
-            rate = limited(rate, place, self._limits, horizon, self._braking)
+            for own in filter(None, (self._limits, limits)):
+                rate = limited(rate, place, own, horizon, self._braking)
         return rate if abs(rate) >= SLOWEST else 0.0
+
+    def span(self, now: float, horizon: float, rate: float = 0.0) -> tuple[float, float]:
+        """Return the lowest and the highest angle until it rests again, after `horizon` seconds at a rate.
+
+        Those of its answers and of its orders count, and its present rate.
+        """
+        angle, reckoned, sent = self.known.at(now), self._reckoned.at(now), 0.0 if math.isnan(self.sent) else self.sent
+        places = angle, reckoned - 360.0 * round((reckoned - angle) / 360.0)
+        ways = [0.0, *(one * horizon + one * abs(one) / (2.0 * self._braking) for one in (rate, sent))]
+        return min(places) + min(ways), max(places) + max(ways)
 
     def sends(self, rate: float, then: float) -> None:
         """Note a rate that was sent at a time."""
@@ -241,6 +276,12 @@ class _Axis:
         """Take a checked answer; return a message if it is the first that contradicts the orders."""
         if restarts:  # it is not known which orders were followed
             self._reckoned = _Reckoned()
+        if restarts or not self._reckoned.rests(then):
+            self._still = math.nan
+        elif math.isnan(self._still):
+            self._still = angle
+        elif abs((angle - self._still + 180.0) % 360.0 - 180.0) > SLACK:
+            self._still, self.moved = angle, then
         before, words = self._reckoned.doubtful, ""
         self._reckoned.answered(angle, then)
         if self._reckoned.doubtful:
@@ -256,12 +297,13 @@ class _Supervisor:
     """Supervision of one camera, in the thread that calls :meth:`run`; others call :meth:`order` and read `axes`.
 
     `limits` are those of the pan, and of the tilt if the camera tilts; `zoom` the narrowest and the widest field of
-    view if it zooms, from which it begins with `view`.
+    view if it zooms, from which it begins with `view`. `privacy` has its private zones.
     """
 
     def __init__(
         self, name: str, camera: Camera, limits: Sequence[Any], timeout: float, tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic, *, zoom: Sequence[float] = (), view: float = math.nan,
+        privacy: Any = None,
     ) -> None:  # fmt: skip
         self.name, self.wake, self.ends, self.view = name, threading.Event(), False, view
         given = limits if np.ndim(limits) > 1 else [limits]
@@ -270,7 +312,8 @@ class _Supervisor:
         self._camera, self._zoom, self._timeout = camera, zoom, timeout
         self._tell, self._clock = tell, clock
         self._sent_at = -math.inf
-        self._wanted = self._zoomed = math.nan  # fields of view
+        self._asked = self._wanted = self._zoomed = math.nan  # fields of view: of the order, granted, sent
+        self._privacy, self._trapped = privacy, False
         self._zoomed_at, self._zooming = -math.inf, math.inf
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong, self._doubts = clock() + STARTING, False, set[str]()
@@ -287,7 +330,7 @@ class _Supervisor:
         for axis, own in zip(self.axes, (rate, tilt_rate), strict=False):
             axis.order(own, now)
         if self._zoom and not math.isnan(view):
-            self._wanted = min(max(view, self._zoom[0]), self._zoom[1])
+            self._asked = min(max(view, self._zoom[0]), self._zoom[1])
         self.wake.set()
 
     def run(self) -> None:
@@ -329,7 +372,7 @@ class _Supervisor:
     def _turn(self) -> None:
         """Send the rates that are allowed now, unless they are the last ones, sent a moment ago."""
         now = self._clock()
-        rates = [axis.allowed(now, self._timeout, 1.5 * PERIOD + self._delay) for axis in self.axes]
+        rates = self._rates(now, 1.5 * PERIOD + self._delay)
         if rates != [axis.sent for axis in self.axes] or (any(rates) and now - self._sent_at > self._repeat()):
             if len(rates) == 1 and not self._zoom:
                 self._camera.turn(*rates)
@@ -338,6 +381,30 @@ class _Supervisor:
             self._sent_at, then = now, self._timed(now)
             for axis, rate in zip(self.axes, rates, strict=True):
                 axis.sends(rate, then)
+
+    def _rates(self, now: float, horizon: float) -> list[float]:
+        """Return the rates that are allowed now, and grant the field of view asked for if it is."""
+        pan, rates = self.axes[0], [axis.allowed(now, self._timeout, horizon) for axis in self.axes]
+        heading, zones = pan.known.at(now), self._privacy.now() if self._privacy else []
+        if not zones or math.isnan(heading):
+            self._wanted = self._wanted if zones else self._asked
+            return rates if not zones else [0.0] * len(rates)
+        for tilting, view in ((rates[1:], self._asked), ([0.0] * len(rates[1:]), self._wanted)):
+            views = [one for one in (self.view, self._zoomed, view) if not math.isnan(one)]
+            tilts = [axis.span(now, horizon, rate) for axis, rate in zip(self.axes[1:], tilting, strict=True)]
+            free = self._privacy.free(zones, (min(views), max(views)), (tilts or [(0.0, 0.0)])[0])
+            room, away = self._privacy.nearest(free, heading)
+            low, high = pan.span(now, horizon)
+            if room and room[0] <= low and high <= room[1]:
+                break
+        self._asked = self._wanted = view
+        if self._trapped != (room is None):
+            self._trapped = room is None
+            words = "at this tilt and zoom that spares its private zones"
+            self._tell(f"camera {self.name} has {'no' if room is None else 'a'} heading {words}")
+        if room is None:  # a steeper view covers less
+            return [0.0, *(axis.allowed(now, self._timeout, horizon, away=90.0) for axis in self.axes[1:])]
+        return [pan.allowed(now, self._timeout, horizon, room, away), *tilting]
 
     def _repeat(self) -> float:
         """Return the time after which a rate is sent again: at once to a device that moves by steps."""

@@ -18,11 +18,13 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.deploy.export.folder import CARD
 from hitmac.agents.deploy.run.cameras import Cameras, names_of
 from hitmac.agents.deploy.run.detections import Inbox, Source, open_source, simulated
-from hitmac.agents.deploy.run.drivers import load_cameras
+from hitmac.agents.deploy.run.drivers import load_cameras, load_sections
 from hitmac.agents.deploy.run.live import Live
 from hitmac.agents.deploy.run.log import Faults, Log
 from hitmac.agents.deploy.run.loop import Loop
+from hitmac.agents.deploy.run.operation import Operations, load_operations
 from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.agents.deploy.run.stills import Still, Stills
 from hitmac.agents.evaluate.logs import FORMAT, VERSION
 from hitmac.agents.learned.beliefs import BeliefPolicyState
 from hitmac.agents.names import named_agent
@@ -36,8 +38,9 @@ from hitmac.envs.validation import NotNegative, Range, convert, field_types, sho
 
 PROGRAM = "hitmac run"
 SIMULATED = "simulated"
-LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency")
-"""Parts of a frame in each line of the log; `messages`, `paused`, `by_hand` and `tilt` where there are any."""
+LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency", "moves")
+"""Parts of a frame in each line of the log; :data:`SOME` where there are any."""
+SOME = ("messages", "paused", "by_hand", "left", "rests", "tilt")
 
 
 @dataclass(frozen=True)
@@ -87,14 +90,22 @@ def run(options: Options) -> None:
     agent = exported_agent(options.agent, scenario) or named_agent(options.agent, scenario)
     names, faults, inbox = names_of(scenario), Faults(), Inbox()
     path = options.log or Path(time.strftime("run-%Y%m%d-%H%M%S.jsonl"))
+    operations = Operations(load_operations(options.cameras, scenario), scenario, agent.policy)
     header = {
         FORMAT: VERSION, "version": __version__, "agent": agent.name, "start": round(time.time(), 3), "names": names,
         "scenario": portable(scenario.replace(tracks=(), past_tracks=(), walk="still"), path.parent),
+        "private": operations.zones,
     }  # fmt: skip
     with contextlib.ExitStack() as stack:  # closed in reverse, the cameras first
         log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
-        live = None if options.port is None else Live(scenario, options.port, options.host, names=names)
-        if live:
+        live = None
+        if options.port is not None:
+            stills = Stills(load_sections(options.cameras, scenario, "page", Still), names, faults)
+            stack.callback(stills.close)
+            live = Live(
+                scenario, options.port, options.host, names=names, returns=operations.returns,
+                private=operations.zones, stills=stills,
+            )  # fmt: skip
             live.paused = options.paused
             stack.callback(live.close)
         drivers, views = load_cameras(options.cameras, scenario), load_views(options.cameras, scenario)
@@ -108,9 +119,13 @@ def run(options: Options) -> None:
                 driver.heading()
             except Exception as error:  # it may start later
                 say(f"camera {name} does not answer yet: {shortly(error, str)}")
-        cameras = Cameras(drivers, scenario, faults.tell, timeout=max(3.0 * scenario.time_step, 0.5))
+        timeout, privacy = max(3.0 * scenario.time_step, 0.5), operations.privacy()
+        for name, own in zip(names, privacy, strict=True):
+            if own and (when := own.fault()):
+                say(f"camera {name} has no heading that spares its private zones, as on {when}")
+        cameras = Cameras(drivers, scenario, faults.tell, timeout=timeout, privacy=privacy)
         stack.callback(cameras.close)
-        loop = Loop(agent, scenario, cameras, inbox, faults, hands=live, views=views)
+        loop = Loop(agent, scenario, cameras, inbox, faults, hands=live, views=views, operations=operations)
         say(f"{agent.name} for {', '.join(names)}{assumed}; log: {path}")
         say("preparing the agent, the first time for minutes")
         loop.warm_up()
@@ -125,7 +140,7 @@ def run(options: Options) -> None:
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():
             say(*frame["messages"])
-            kept = [name for name in ("messages", "paused", "by_hand", "tilt") if frame.get(name)]
+            kept = [name for name in SOME if frame.get(name)]
             kept += ["detections"] * options.log_detections
             log.write({name: frame[name] for name in (*LOGGED, *kept)})
             if live is not None:

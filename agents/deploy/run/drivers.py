@@ -560,6 +560,9 @@ def _units(digits: bytes, name: str, answer: bytes = b"", *, signed: bool = Fals
 DRIVERS: dict[str, Any] = {"simulated": Simulated, "stdout": Printed, "onvif": Onvif, "visca": Visca}
 """Drivers by name."""
 
+SECTIONS = ("view", "operation", "page")
+"""Settings of a camera that are settings themselves, of other parts than its driver."""
+
 
 def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
     """Return the driver of every sensor: `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
@@ -586,10 +589,36 @@ def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
     return cameras
 
 
+def load_sections(
+    kind: str | Path, scenario: Scenario, name: str, make: type, shared: Callable[[int], dict[str, Any]] = lambda i: {}
+) -> list[Any]:
+    """Return what a dataclass makes of a section, one of :data:`SECTIONS`, of every sensor in a file of cameras.
+
+    It is None where a sensor has none. `shared` gives settings of sensor i that the section may override. Raises
+    ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
+    """
+    names, found = names_of(scenario), [None] * scenario.num_sensors
+    given: Any = {} if kind in DRIVERS else parse_yaml(read_text(kind))
+    known = [field.name for field in dataclasses.fields(make)]
+    for key, own in given.items():
+        i = names.index(key) if key in names else key
+        if not isinstance(section := own.get(name), dict):
+            if section is not None:
+                raise ValueError(f"{kind}: camera {names[i]}: {name} is {shortly(section)}; it must be settings")
+            continue
+        try:
+            if unknown := section.keys() - set(known):
+                raise ValueError(f"unknown setting {in_short(unknown, known)} of {name}: known are {', '.join(known)}")
+            found[i] = make(**shared(i) | section)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{kind}: camera {names[i]}: {error}") from None
+    return found
+
+
 def _driver(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
     """Return the driver of sensor i with these settings."""
     settings = dict(settings) if isinstance(settings, dict) else {}
-    driver, _ = settings.pop("driver", None), settings.pop("view", None)  # see load_views
+    driver, _ = settings.pop("driver", None), [settings.pop(name, None) for name in SECTIONS]  # see load_sections
     if not validation.is_among(driver, DRIVERS):
         raise ValueError(f"driver is {shortly(driver)}; it must be one of {', '.join(DRIVERS)}")
     known = [field.name for field in dataclasses.fields(DRIVERS[driver])]

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from hitmac.agents.deploy.replay.page import filled, world
+from hitmac.agents.deploy.run.stills import Stills
 from hitmac.envs.scenario import Scenario
 
 SCRIPTS = ("series.js", "scene.js", "curves.js", "live.js")
@@ -29,6 +30,7 @@ class _Hand(NamedTuple):
     page: str
     rate: float  # degrees per second
     renewed: float  # time of the last order
+    turned: float  # time of the last order to turn, or when it was taken
 
 
 class Live:
@@ -36,15 +38,20 @@ class Live:
 
     `address` is that of the page; it contains a random token, without which nothing is shown and no order is taken.
     `names` are those of the cameras, by default 1 to n. `paused` is True if a page has paused the loop. A page asks for
-    the last frame several times a second, with its orders.
+    the last frame several times a second, with its orders. It shows the polygons `private`, and of cameras the pictures
+    of `stills`. A camera by hand that is not turned for its seconds of `returns`, by default infinite, is given back.
 
     Raises OSError if the port is in use.
     """
 
     def __init__(
-        self, scenario: Scenario, port: int = 0, host: str = "127.0.0.1", *, names: Sequence[str] = ()
-    ) -> None:
+        self, scenario: Scenario, port: int = 0, host: str = "127.0.0.1", *, names: Sequence[str] = (),
+        returns: Sequence[float] = (), private: Sequence[Any] = (), stills: Stills | None = None,
+    ) -> None:  # fmt: skip
+        pictures = stills.cameras if stills else []
         data = world(scenario) | {"discs": scenario.discs, "names": list(names), "episodes": []}
+        data |= {"private": private, "pictures": pictures}
+        self.stills, self._returns = stills, [*returns] or [math.inf] * scenario.num_sensors
         self.html = filled("live.html", SCRIPTS, f"{scenario.name}, live", data).encode()
         self.token, self.paused = secrets.token_urlsafe(16), False
         self._cameras = scenario.num_sensors
@@ -67,9 +74,16 @@ class Live:
 
         The rate is 0 after STOPPED seconds without an order of the page; the camera is given back after GONE seconds.
         """
+        now, left = monotonic(), self.left
+        return {i: hand.rate if now - hand.renewed < STOPPED else 0.0 for i, hand in self._hands.items() if i in left}
+
+    @property
+    def left(self) -> dict[int, float]:
+        """Seconds until the cameras by hand are given back if they are not turned, by their numbers."""
         now = monotonic()
         held = {i: hand for i, hand in self._hands.items() if now - hand.renewed < GONE}
-        return {i: hand.rate if now - hand.renewed < STOPPED else 0.0 for i, hand in held.items()}
+        left = {i: self._returns[i] - (now - hand.turned) for i, hand in held.items()}
+        return {i: seconds for i, seconds in left.items() if seconds > 0.0}
 
     def publish(self, frame: Mapping[str, Any]) -> None:
         """Show a frame, valid as JSON, on all pages."""
@@ -93,7 +107,12 @@ class Live:
         now = monotonic()
         with self._lock:
             others = {i: self._hands[i] for i in self.by_hand if self._hands[i].page != page}
-            own = {i: _Hand(page, rate, now) for i, rate in hands.items() if i not in others}
+            own = {}
+            for i, rate in hands.items():
+                before = self._hands.get(i)
+                turned = before.turned if before and before.page == page and not rate else now
+                if i not in others and now - turned < self._returns[i]:  # else the agent has it back
+                    own[i] = _Hand(page, rate, now, turned)
             self._hands = others | own
             self.paused = bool(order.get("paused", self.paused))
         return {"held": list(own), "frame": self._frame}
@@ -119,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with the page."""
         if self._asks(""):
             self._answer(200, self.server.live.html, "text/html; charset=utf-8")
+        elif (stills := self.server.live.stills) and (i := next(filter(self._asks_picture, stills.cameras), -1)) >= 0:
+            picture = stills.last(i)
+            self._answer(200 if picture else 204, picture, "image/jpeg")
         else:
             self._answer(404)
 
@@ -141,10 +163,14 @@ class _Handler(BaseHTTPRequestHandler):
         """Return whether the request is for this name after the token."""
         return secrets.compare_digest(self.path.encode(), f"/{self.server.live.token}/{name}".encode())
 
+    def _asks_picture(self, i: int) -> bool:
+        return self._asks(f"picture/{i}")
+
     def _answer(self, status: int, body: bytes = b"", kind: str = "text/plain") -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
         self.end_headers()
         self.wfile.write(body)
 

@@ -14,6 +14,7 @@ from hitmac.agents.deploy.run.cameras import Cameras, names_of
 from hitmac.agents.deploy.run.detections import Inbox, parse
 from hitmac.agents.deploy.run.live import Live
 from hitmac.agents.deploy.run.log import Faults, rounded
+from hitmac.agents.deploy.run.operation import Operations
 from hitmac.agents.deploy.run.pictures import Pictures
 from hitmac.agents.policy import one_thread_each, pair_of, rates_of, settings_of, started
 from hitmac.agents.registry import Agent
@@ -24,7 +25,7 @@ from hitmac.envs.parts.tilt import footprints
 from hitmac.envs.scenario import Scenario
 
 _EARLY = _LATE = 0.25  # time steps that a decision may be made before and after it is due
-_LEAST = 0.1  # existence of a track that is shown
+_LEAST, _LIKELY = 0.1, 0.5  # existence of a track that is shown, and of one that ends the rest of a camera
 _CLOCK = 0.1  # seconds; smaller changes of the computer's clock are ignored
 
 
@@ -39,20 +40,22 @@ class Loop:
     the scans are only compared with the new one.
 
     Camera i is sensor i of the `scenario`, whose sensors are fixed and whose targets have no identities.
-    Users of the page `hands` pause the agent and turn cameras by hand. The boxes that a camera sends have places by its
-    view, one of `views`. `monotonic` is also the clock of the `inbox`,
-    `wall` that of the detections.
+    Users of the page `hands` pause the agent and turn cameras by hand. What operators set, `operations`, changes the
+    agent's orders. The boxes that a camera sends have places by its view, one of `views`. `monotonic` is also the clock
+    of the `inbox`, `wall` that of the detections.
     """
 
     def __init__(
         self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, *,
-        hands: Live | None = None, views: Sequence[View | None] = (), monotonic: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        hands: Live | None = None, views: Sequence[View | None] = (), operations: Operations | None = None,
+        monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
         self.names, self.hands, self._monotonic, self._wall = names_of(scenario), hands, monotonic, wall
         n = len(self.names)
         self._positions = np.array(scenario.sensor_positions)
+        self._operations = operations or Operations([], scenario)
+        self._boxes: list[list[float]] = []  # of the step: camera, left, top, right, bottom, shares of the picture
         self._feed = DetectionFeed(scenario)
         speed, timeout = scenario.top_speed, self._feed.timeout
         self._pictures = Pictures(views or [None] * n, cameras, self.names, faults, speed, timeout)
@@ -96,6 +99,7 @@ class Loop:
     def steps(self) -> Iterator[dict[str, Any]]:
         """Decide, and yield the frame of each step, valid as JSON."""
         starts, t, n = np.ones(1, np.bool_), self.scenario.time_step, len(self.names)
+        tracks, operations = list[Any](), self._operations
         self._sent[:] = self._heard[:] = self._monotonic()
         self._due = self._monotonic() + t
         with one_thread_each():
@@ -106,15 +110,20 @@ class Loop:
                 detections = self._feed_scans()
                 motion = {"rate": self._sent_rates[0], "commands": np.array([*self._sent_rates][1:]).reshape(-1, n)}
                 shown = self._feed.observe(now, self._positions, headings, **motion, **pose)
+                operations.price(now)
                 answer = self.agent.policy.predict(shown, self._state, starts, deterministic=True)
                 actions, self._state = pair_of(answer, self.agent.name)
                 starts = np.zeros(1, np.bool_)
-                rates = rates_of(actions[0], self.scenario)
-                paused, by_hand = (self.hands.paused, self.hands.by_hand) if self.hands else (False, {})
-                rates *= not paused
+                paused, (by_hand, left) = bool(self.hands and self.hands.paused), self._by_hand()
+                held = np.isin(np.arange(n), [*by_hand]) | paused
+                orders = self._orders(actions[0], pose, held)
+                known = [row[:2] for row in tracks if row[5] >= _LIKELY]
+                places = known if hasattr(self.agent.policy, "estimate") else [row[1:] for row in detections]
+                operations.apply(now, orders, pose, headings, places, held)
+                rates = orders["rates"]
                 rates[list(by_hand)] = list(by_hand.values())
                 rates[np.isnan(headings)] = np.nan
-                self._order(rates, actions[0], pose, stays=np.isin(np.arange(n), [*by_hand]) | paused)
+                self.cameras.order(**orders)
                 self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
                 tracks, covered = self._tracks(self._state, headings, pose)
@@ -129,6 +138,10 @@ class Loop:
                     "latency": round(latency, 2),
                     "paused": paused,
                     "by_hand": sorted(by_hand),
+                    "left": [round(left[i], 1) if left[i] < math.inf else None for i in sorted(by_hand)],
+                    "moves": [own.number(now) for own in operations.budgets],
+                    "rests": np.flatnonzero(operations.rests).tolist(),
+                    "boxes": rounded(self._boxes),
                     "messages": self.faults.messages(),
                 }
                 self._due += t
@@ -137,16 +150,32 @@ class Loop:
                     self.faults.report("the loop is late", f"{late} steps are left out")
                     self._due += late * t
 
-    def _order(self, rates: np.ndarray, actions: np.ndarray, pose: dict[str, np.ndarray], stays: np.ndarray) -> None:
-        """Order rates (n,), and the tilts and zooms of actions but for the cameras that stay (n,) bool."""
+    def _by_hand(self) -> tuple[dict[int, float], dict[int, float]]:
+        """Return the rates of cameras that people steer, by their numbers, and the seconds until the agent has them."""
+        returns = self._operations.returns
+        rates, left = dict[int, float](), dict[int, float]()
+        if min(returns) < math.inf:  # only then joysticks count
+            both = enumerate(zip(returns, self.cameras.untouched.tolist(), strict=True))
+            left = {i: seconds - since for i, (seconds, since) in both if since < seconds < math.inf}
+            rates = dict.fromkeys(left, 0.0)
+        if self.hands:
+            rates |= (page := self.hands.by_hand)
+            left |= {i: max(self.hands.left.get(i, math.inf), left.get(i, 0.0)) for i in page}
+        return rates, left
+
+    def _orders(self, actions: np.ndarray, pose: dict[str, np.ndarray], held: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the rates of an action, and of cameras that tilt and zoom those and fields of view (n,).
+
+        Cameras that are `held` (n,) bool stay.
+        """
         changes = settings_of(actions, self.scenario)
-        more = {}
-        if "tilt" in changes:
-            more["tilt_rates"] = np.where(stays, 0.0, changes["tilt"] / self.scenario.time_step)
-        if "zoom" in changes:
-            moved = ~stays & (changes["zoom"] != 0.0)
-            more["views"] = np.where(moved, pose["field_of_view"] + changes["zoom"], np.nan)
-        self.cameras.order(rates, **more)
+        orders = {"rates": rates_of(actions, self.scenario) * ~held}
+        if self.scenario.tilt_limits:
+            orders["tilt_rates"] = changes.get("tilt", np.zeros(len(held))) * ~held / self.scenario.time_step
+        if self.scenario.zoom:
+            change = changes.get("zoom", np.zeros(len(held)))
+            orders["views"] = np.where(held | (change == 0.0), np.nan, pose["field_of_view"] + change)
+        return orders
 
     def _gather(self) -> float:
         """Read lines until it is time to decide; return that time."""
@@ -211,9 +240,11 @@ class Loop:
             self._pictures.change(camera, when, boxes)
         self._events.clear()
         self._scans |= {camera: (now, self._pictures.present(camera, now)) for camera in self._pictures.by_events}
+        self._boxes = []
         for camera, (when, detections) in sorted(self._scans.items()):
             dropped: list[str] = []
             if isinstance(detections, Boxes):
+                self._boxes += [[camera, *box] for box in self._pictures.shares(camera, detections)]
                 detections = self._pictures.place(camera, when, detections)
             try:
                 with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused

@@ -5,7 +5,6 @@ message states. The lag is the `latency` of the camera's view, or is found from 
 still has the same bearing in successive pictures, also where a turn begins and ends.
 """
 
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Sequence
@@ -17,12 +16,10 @@ import numpy as np
 
 from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.boxes import Boxes
-from hitmac.agents.deploy.run.cameras import Cameras, names_of
-from hitmac.agents.deploy.run.drivers import DRIVERS, load_cameras
+from hitmac.agents.deploy.run.cameras import Cameras
+from hitmac.agents.deploy.run.drivers import load_cameras, load_sections
 from hitmac.agents.deploy.run.log import Faults
-from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import in_short, shortly
 
 SHARED = ("zero", "sign", "pan_range", "tilt_range")
 """Settings that a view has from its driver."""
@@ -34,25 +31,13 @@ def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
     Settings that a view shares with its driver, :data:`SHARED`, are those of the driver. Raises ``ValueError`` or
     ``TypeError``, which names the file, the camera and the setting.
     """
-    names, drivers = names_of(scenario), load_cameras(kind, scenario)
-    given: Any = {} if kind in DRIVERS else parse_yaml(read_text(kind))
-    views: list[View | None] = [None] * len(names)
-    known = [field.name for field in dataclasses.fields(View)]
-    for key, own in given.items():
-        i = names.index(key) if key in names else key
-        if not isinstance(section := own.get("view"), dict):
-            if section is not None:
-                raise ValueError(f"{kind}: camera {names[i]}: view is {shortly(section)}; it must be settings")
-            continue
-        shared = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
-        shared |= {"position": tuple(scenario.sensor_positions[i])} if scenario.sensor_positions else {}
-        try:
-            if unknown := section.keys() - set(known):
-                raise ValueError(f"unknown setting {in_short(unknown, known)} of view: known are {', '.join(known)}")
-            views[i] = View(**shared | section)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{kind}: camera {names[i]}: {error}") from None
-    return views
+    drivers = load_cameras(kind, scenario)
+
+    def shared(i: int) -> dict[str, Any]:
+        found = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
+        return found | ({"position": tuple(scenario.sensor_positions[i])} if scenario.sensor_positions else {})
+
+    return load_sections(kind, scenario, "view", View, shared)
 
 
 # In seconds, unless they say otherwise.
@@ -205,6 +190,15 @@ class Pictures:
         if (lost := np.isnan(rows).any(1)).any():
             self._faults.report(f"some boxes of camera {name} are left out", "their feet are at the horizon or over it")
         return rows[~lost].tolist()
+
+    def shares(self, i: int, boxes: Boxes) -> list[list[float]]:
+        """Return left, top, right and bottom of the boxes of a picture that count, shares of its width and height."""
+        view = self._views[i]
+        assert view is not None  # by lag()
+        try:
+            return (view.kept(boxes) / np.tile(view.picture, 2)).tolist()
+        except ValueError:  # which is reported where they are placed
+            return []
 
     def change(self, i: int, when: float, boxes: Boxes) -> None:
         """Take the event of an object, in a picture taken at a time."""

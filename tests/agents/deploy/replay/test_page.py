@@ -9,10 +9,12 @@ from PIL import Image
 
 from hitmac.agents import load_agent
 from hitmac.agents.deploy.replay import record, save_replay
-from hitmac.agents.deploy.replay.page import page
+from hitmac.agents.deploy.replay.page import page, record_log
 from hitmac.agents.evaluate import evaluate
+from hitmac.agents.evaluate.logs import read_log
 from hitmac.envs import load_scenario
 from tests.agents.deploy.replay.made import CITY, attention_to_all, played
+from tests.agents.deploy.replay.test_record import steered_log
 
 SUB_STEPS = 40
 
@@ -157,3 +159,19 @@ def test_every_kind_of_scene_is_drawn(name, tab, show):
     )
     assert tab.run(painted)
     assert len(figures(tab, "transport")) == 2 * bool(scenario.warehouses)
+
+
+def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(tab, tmp_path):
+    run = read_log(steered_log(tmp_path))
+    (tmp_path / "watch.html").write_text(page(run.scenario, 0, [record_log(run)], private=run.private))
+    tab.open((tmp_path / "watch.html").resolve().as_uri())
+    tab.wait_for("document.querySelectorAll('#cameras li').length === 2")
+    states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent)"
+    lines = "[...document.querySelectorAll('#messages li')].map((one) => one.lastChild.textContent)"
+    assert (tab.run(states)[0], tab.run(lines)) == ("0°, moves in the last hour: 2", [])
+    press(tab, "ArrowRight")
+    assert tab.run(states)[1] == "180°, by hand, 8 s left, moves in the last hour: 1"
+    assert tab.run(lines) == ["<b>it rests", "camera west moves"]
+    press(tab, "End")
+    assert tab.run(states) == ["0°, by hand, moves in the last hour: 3", "180°, rests, moves in the last hour: 2"]
+    assert tab.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")

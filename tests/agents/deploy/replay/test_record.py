@@ -131,6 +131,26 @@ def test_the_record_of_a_log_has_its_tracks_and_cameras(tmp_path):
     assert np.isnan(found["coverage"][2])
 
 
+def steered_log(folder):
+    """The log of three steps in which people steer, a camera rests, and messages come."""
+    start = header() | {"private": [[[0, 0], [300, 0], [300, 300]]]}
+    steered = step(1, by_hand=[1], left=[7.5], moves=[3, 1], messages=["camera west moves", "<b>it rests"])
+    lines = [start, step(0, moves=[2, 1]), steered, step(2, by_hand=[0], left=[None], rests=[1], moves=[3, 2])]
+    return written(folder / "run.jsonl", lines)
+
+
+def test_the_record_of_a_log_has_states_and_messages(tmp_path):
+    run = read_log(steered_log(tmp_path))
+    made = record_log(run)
+    found = {name: unpacked(one) for name, one in made["series"].items()}
+    assert found["by hand"].tolist() == [[0, 0], [0, 1], [1, 0]]
+    np.testing.assert_allclose(found["left"], [[np.nan, np.nan], [np.nan, 7.5], [np.nan, np.nan]], atol=1e-3)
+    assert found["rests"].tolist() == [[0, 0], [0, 0], [0, 1]]
+    assert found["moves"].tolist() == [[2, 1], [3, 1], [3, 2]]
+    assert [(frame, text) for frame, _, text in made["messages"]] == [(1, "camera west moves"), (1, "<b>it rests")]
+    assert run.private == [[[0.0, 0.0], [300.0, 0.0], [300.0, 300.0]]]
+
+
 def table_of(series, name, n, m):
     """Table (F, n, m) of the lists in a record."""
     lists = series[f"{name} targets"]

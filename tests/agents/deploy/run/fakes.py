@@ -88,14 +88,14 @@ def scans(*times, cameras=NAMES, late=0.05):
     return [(time + late, scan(camera, time)) for time in times for camera in cameras]
 
 
-def made(events, *, agent=None, hands=None, fleet=None, site=SITE, views=()):
+def made(events, *, agent=None, hands=None, fleet=None, site=SITE, **options):
     """A loop, its clock and its policy."""
     clock, policy = Clock(), Turning()
     agent = agent or Agent("turning", policy, policy.features)
     faults = Faults(quiet=2.0, clock=clock.monotonic)
     clocks = {"monotonic": clock.monotonic, "wall": clock.wall}
     site = site.replace(sensor_names=NAMES)
-    loop = Loop(agent, site, fleet or Fleet(), Script(clock, events), faults, hands=hands, views=views, **clocks)
+    loop = Loop(agent, site, fleet or Fleet(), Script(clock, events), faults, hands=hands, **options, **clocks)
     return loop, clock, policy
 
 

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.detections import Line
 from hitmac.agents.deploy.run.detections import _messages as _messages_of
-from hitmac.agents.deploy.run.drivers import Onvif, Visca
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_sections
 from hitmac.agents.deploy.run.live import Live, _Server
+from hitmac.agents.deploy.run.operation import Operations, load_operations
 from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.agents.deploy.run.stills import Still
 from hitmac.agents.deploy.site.calibrate import walked
 from hitmac.agents.deploy.site.command import Calibrate, _rows
 from hitmac.agents.deploy.site.homography import fit_file, read_homography
@@ -34,9 +36,12 @@ from tools.fuzz_inputs import changed_bytes, junk, numbers, text_files
 
 _TABLE = b"x;y;u;v;heading\n1,5;2;3;4;5\n2;9;0;4;5\n5;5;9;9;0\n7;1;2;8;0\n"
 _VIEW = {"height": 5, "focal": [[1, 900], [2, 1800]], "ignore": [[[0, 0], [9, 0], [9, 9]]], "classes": ["car"]}
+_ZONE = {"zone": [[0, 0], [9, 0], [9, 9]], "hours": "22:00-06:00", "days": ["mon"]}
+_OPERATION = {"moves_an_hour": 9, "rest_after": 5, "rest_heading": 0, "private": [_ZONE]}
 _CAMERAS = {
-    "west": {"driver": "visca", "host": "a", "speeds": [1, 2]}, 1: {"driver": "onvif", "host": "b", "view": _VIEW}
-}  # fmt: skip
+    "west": {"driver": "visca", "host": "a", "speeds": [1, 2], "operation": _OPERATION},
+    1: {"driver": "onvif", "host": "b", "view": _VIEW, "page": {"picture": "http://b/still.jpg"}},
+}
 _SCAN = st.lists(st.one_of(junk, st.lists(numbers, min_size=2, max_size=2), st.just([3.0, 4.0])), max_size=4)
 _SCANS = {
     "camera": st.sampled_from(["west", 1, True, 1.0]),
@@ -155,7 +160,10 @@ def site_files(given: tuple[str, bytes]) -> None:
         elif name == "table.csv":
             read_plan(HALL / "plan.geojson", path, True, 0.0)
         elif name == "cameras.yaml":
-            load_views(path, fakes.SITE.replace(sensor_names=fakes.NAMES))
+            hall = fakes.SITE.replace(sensor_names=fakes.NAMES)
+            load_views(path, hall)
+            load_sections(path, hall, "page", Still)
+            Operations(load_operations(path, hall), hall).privacy()
         elif name == "rows.csv":
             _rows(Calibrate(path), HERE)
         elif name == "walked.jsonl":

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from hitmac.agents.deploy.replay.page import record_log
@@ -108,6 +109,30 @@ def test_cameras_that_tilt_and_zoom_are_rehearsed_logged_and_shown(site, capsys)
     shown = record_log(run)["series"]
     assert shown.keys() >= {"near", "reach", "view"}
     assert "does not work" not in capsys.readouterr().err
+
+
+def test_what_operators_set_is_kept_logged_and_shown(site, capsys, monkeypatch):
+    """A camera with few moves, one that must not look ahead, and a third place that no heading spares."""
+    monkeypatch.setenv("VIEWER_PASSWORD", "open sesame")
+    around = "[[-901, -1], [-899, -1], [-899, 1]]"
+    west = f"{{moves_an_hour: 1, private: [{{zone: {around}, hours: 00:00-00:01, days: [mon]}}]}}"
+    east = "{private: [{zone: [[600, -100], [700, -100], [700, 100], [600, 100]]}]}"
+    still = "{picture: 'http://127.0.0.1:9/jpg', user: viewer, password_env: VIEWER_PASSWORD}"
+    (site / "cameras.yaml").write_text(
+        f"0: {{driver: simulated, operation: {west}, page: {still}}}\n1: {{driver: simulated, operation: {east}}}\n"
+    )
+    main(["random", "--cameras", "cameras.yaml", "--detections", "simulated", "--minutes", "0.1", "--log", "run.jsonl",
+          "--port", "0"])  # fmt: skip
+    assert "camera 0 has no heading that spares its private zones, as on mon 00:00" in capsys.readouterr().err
+    run = read_log("run.jsonl")
+    assert run.moves[-1, 0] == 1
+    assert run.moves[-1, 1] > 3
+    assert len(run.private) == 2
+    away = np.abs((run.heading[len(run.heading) // 2 :, 1] - 180.0 + 180.0) % 360.0 - 180.0)
+    assert away.min() > 45.0 + np.degrees(np.arctan2(100, 200))  # from a start at 180 degrees
+    text = (site / "run.jsonl").read_text()
+    assert "sesame" not in text
+    assert "127.0.0.1:9" not in text
 
 
 def test_a_run_can_start_paused(site, capsys):

@@ -10,6 +10,7 @@ import pytest
 from hitmac.agents.deploy.run import live as module
 from hitmac.agents.deploy.run.live import Live
 from hitmac.envs import load_scenario
+from tests.agents.deploy.run.test_stills import jpeg
 
 SCENARIO = load_scenario("hit-mac")
 
@@ -119,6 +120,41 @@ def test_the_first_page_to_take_a_camera_has_it(live, clock):
     assert live.paused
     order(live, {}, "b", paused=False)
     assert (live.paused, live.by_hand) == (False, {})
+
+
+def test_a_camera_that_is_not_turned_for_its_time_is_given_back(clock):
+    live = Live(SCENARIO, returns=[3.0, np.inf, 3.0, 3.0])
+    assert order(live, {0: 5, 1: 0}) == [0, 1]
+    for clock[0] in (1.0, 2.0):
+        assert order(live, {0: 0, 1: 0}) == [0, 1]
+    assert live.left == {0: 1.0, 1: np.inf}
+    order(live, {0: -5, 1: 0})
+    for clock[0] in (3.0, 4.0, 4.9):
+        assert order(live, {0: 0, 1: 0}) == [0, 1]
+    clock[0] = 5.1
+    assert live.by_hand == {1: 0.0}
+    assert order(live, {0: 0, 1: 0}) == [1]  # a page that has it still
+    assert order(live, {0: 0, 1: 0}) == [0, 1]  # taken again
+    live.close()
+
+
+class Shot:
+    """Stills of the third camera."""
+
+    cameras, picture = [2], jpeg("blue", (64, 36))
+
+    def last(self, i):
+        return self.picture
+
+
+def test_only_pictures_of_cameras_that_have_one_are_served():
+    live = Live(SCENARIO, stills=Shot())
+    assert ask(live, path="picture/2") == (200, Shot.picture)
+    for path in ("picture/1", "picture/", "picture/2/", "picture/../order", "/picture/2"):
+        assert ask(live, path=path)[0] == 404, path
+    live.stills.picture = b""
+    assert ask(live, path="picture/2") == (204, b"")
+    live.close()
 
 
 def test_a_new_page_has_the_last_frame_and_the_messages(live):
@@ -234,6 +270,41 @@ def test_tracks_and_detections_are_drawn_where_they_are(tab, live):
         shown(tab, live, " && ".join(pixel.format(*place) for place in on), tracks=tracks, **gone)
         assert not any(tab.run(f"live.then((page) => {pixel.format(*place)})") for place in off)
     shown(tab, live, pixel.format(-700, 300), tracks=[], **gone | {"detections": [[2, -700.0, 300.0]]})
+
+
+def test_states_and_zones_are_shown(tab, live):
+    states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent).join('; ')"
+    given = {"by_hand": [0, 2], "left": [None, 12.0], "moves": [1, 2, 3, 4], "rests": [3]}
+    words = (
+        "0°, by hand elsewhere, moves in the last hour: 1; does not answer, moves in the last hour: 2; "
+        "180°, by hand elsewhere, 12 s left, moves in the last hour: 3; -90°, rests, moves in the last hour: 4"
+    )
+    shown(tab, live, f"{states} === {json.dumps(words)}", **given)
+    assert tab.run("document.getElementById('with-pictures').hidden")
+
+
+def test_a_picture_is_shown_with_its_boxes(browser, clock):
+    live = Live(SCENARIO, stills=Shot(), private=[[[0, 0], [100, 0], [100, 100]]])
+    live.stills.picture = Shot.picture
+    boxes = [[2, 0.25, 0.25, 0.75, 0.75], [1, 0, 0, 1, 1]]
+    browser.errors.clear()
+    browser.requests.clear()
+    live.publish(frame(live, boxes=boxes))
+    browser.open(live.address)
+    browser.wait_for("document.querySelector('#pictures figcaption')?.textContent === '3'")
+    pixel = (
+        "(() => {{ const context = document.createElement('canvas').getContext('2d');"
+        "context.drawImage(document.querySelector('#pictures canvas'), 0, 0);"
+        "return [...context.getImageData({}, {}, 1, 1).data.slice(0, 3)] }})()"
+    )
+    browser.wait_for(f"{pixel.format(16, 18)}[0] > 100")  # the left side of the box
+    assert browser.run(pixel.format(32, 18))[2] > 200  # blue inside
+    assert browser.run(pixel.format(1, 1))[2] > 200  # the box of another camera is not here
+    assert browser.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
+    browser.open("about:blank")
+    assert browser.errors == []
+    assert all(one.startswith((live.address, "data:", "about:")) for one in browser.requests)
+    live.close()
 
 
 def test_pause(tab, live):

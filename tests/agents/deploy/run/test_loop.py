@@ -82,7 +82,7 @@ class PtzFleet(Fleet):
 
 def test_tilts_become_rates_and_zooms_fields_of_view_but_not_of_cameras_by_hand():
     site = SITE.replace(tilt_limits=[(10, 80)], mount_height=100, vertical_view=60, zoom=(30, 120), tilt_step=2)
-    fleet, policy, hands = PtzFleet(), Steering(), SimpleNamespace(paused=False, by_hand={1: -7.5})
+    fleet, policy, hands = PtzFleet(), Steering(), SimpleNamespace(paused=False, by_hand={1: -7.5}, left={})
     agent = Agent("steering", policy, policy.features)
     loop, _, _ = made(scans(*EVERY), agent=agent, hands=hands, fleet=fleet, site=site)
     frame = played(loop, 1)[0]
@@ -98,7 +98,7 @@ def test_tilts_become_rates_and_zooms_fields_of_view_but_not_of_cameras_by_hand(
 
 
 def test_people_pause_the_agent_and_turn_cameras_by_hand():
-    hands, fleet = SimpleNamespace(paused=False, by_hand={1: -7.5}), Fleet()
+    hands, fleet = SimpleNamespace(paused=False, by_hand={1: -7.5}, left={}), Fleet()
     loop, _, _ = made(scans(*EVERY), hands=hands, fleet=fleet)
     loop.inbox.events.insert(4, (0.44, lambda: setattr(hands, "paused", True)))
     frames = played(loop, 4)
