@@ -16,6 +16,7 @@ import numpy as np
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.drivers import load_sections
 from hitmac.agents.deploy.run.privacy import Privacy, Zone
+from hitmac.agents.planning.planner import PlannerAgent
 from hitmac.envs import validation
 from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.parts.tilt import make_mount
@@ -156,7 +157,7 @@ class Operations:
         self._limits, self._highest = limits_of(scenario), scenario.of_each_sensor("turn_angle") / scenario.time_step
         while hasattr(policy, "policy"):  # adapted
             policy = policy.policy
-        self._price = getattr(policy, "price", None)
+        self._planner = policy if isinstance(policy, PlannerAgent) else None
 
     @property
     def zones(self) -> list[list[list[float]]]:
@@ -170,8 +171,8 @@ class Operations:
     def price(self, now: float) -> None:
         """Set the cost of turning of the agent's next decision."""
         used = [own.used(now) for own, given in zip(self.budgets, self.all, strict=True) if given.moves_an_hour]
-        if self._price and used:
-            self._price(PRICE ** min(float(np.mean(used)), 1.0))
+        if self._planner and used:
+            self._planner.price(PRICE ** min(float(np.mean(used)), 1.0))
 
     def apply(
         self, now: float, orders: Mapping[str, np.ndarray], pose: Mapping[str, np.ndarray], headings: np.ndarray,
