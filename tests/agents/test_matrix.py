@@ -225,9 +225,8 @@ def test_every_role_decides_steps_and_rates_in_games(job, tmp_path):
     for row in pairwise(values):
         scenario = PLAYED[row.pop("scene")]
         row["features"] = FEATURE_SETS.get(row["features"][0], row["features"])
-        if row["features"] == ("beliefs",) and (row.get("per_sensor") or (scenario is BY_RATE and job != "coverage")):
+        if row["features"] == ("beliefs",) and (row.get("per_sensor") or scenario is BY_RATE):
             row["features"] = DEFAULT_FEATURES
-        scenario = scenario.replace(knowledge="shared")
         if row.get("executor") == "own":
             row["executor"] = str(tmp_path / "own")
             train(ExecutorOptions(**TINY | {"features": row["features"]}), scenario, tmp_path / "own")

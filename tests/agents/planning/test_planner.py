@@ -129,12 +129,12 @@ def test_a_sensor_moves_round_a_corner():
     assert task.simulator.coverage == 1
 
 
-@pytest.mark.parametrize("knowledge", ["full", "shared"])
-def test_sensors_turn_the_long_way_round_a_limit(knowledge):
+@pytest.mark.parametrize("changes", [{}, {"knowledge": "shared", "identities": False}])
+def test_sensors_turn_the_long_way_round_a_limit(changes):
     """From 300 degrees, the upper limit, a target at 30 degrees is near to the left, and reached to the right only."""
     scene = ONE.replace(
         placement="fixed", sensor_positions=[(0, 0)], sensor_headings=[300], pan_limits=[(0, 300)], field_of_view=80,
-        turn_angle=10, knowledge=knowledge,
+        turn_angle=10, **changes,
     )  # fmt: skip
     agent, headings = PlannerAgent(scene, turn_cost=0.01), []
     for task, *_ in play(agent, scene, 60, target_position=[(100, 58)]):
