@@ -107,7 +107,7 @@ def test_every_agent_without_learning_plays_an_episode_as_alone(preset, executor
     levels = {name: load_executor(path, scenario) for name, path in paths.items()}
     for played, of in ((evaluate, agents), (evaluate_executors, levels)):
         both, last = (
-            played(of, scenario, seed=seed, episodes=2 - seed, max_episode_steps=3, progress=False)["agents"]
+            played(of, scenario, seed=seed, episodes=2 - seed, max_episode_steps=9, progress=False)["agents"]
             for seed in (0, 1)
         )
         assert both["still"]["rotation"]["mean"] == 0
