@@ -34,7 +34,7 @@ def test_a_reader_that_leaves_ends_a_command_quietly(buffered, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
-        [sys.executable, "-m", "hitmac", "scenarios"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, check=False,
+        [sys.executable, "-m", "hitmac", "--help"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "" if buffered else "1"},
     )  # fmt: skip
     os.close(writer)

@@ -15,7 +15,7 @@ def test_fuzz_accepts_clear_refusals_only():
 
 def test_soak_finds_a_reward_that_is_not_finite(monkeypatch):
     case = soak.Case("hit-mac", TASKS["Coverage"], load_scenario("hit-mac"), {})
-    soak.soak(case, 10_000)
+    soak.soak(case, 2_000)
     monkeypatch.setattr(TASKS["Coverage"], "step", lambda self, action: action * float("nan"))
     with pytest.raises(AssertionError, match="a reward is"):
         soak.soak(case, 3_000)

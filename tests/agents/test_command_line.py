@@ -40,11 +40,8 @@ def test_options_are_typed_and_the_first_may_stand_without_its_name():
         (["--import", "nowhere"], "--import: no module nowhere in the current directory, nor installed"),
     ],
 )
-def test_an_invalid_option_ends_the_program_in_one_line(arguments, says, capsys):
-    with pytest.raises(SystemExit) as end:
-        parse(Options, "program", arguments)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert end.value.code == 2
+def test_an_invalid_option_ends_the_program_in_one_line(arguments, says, error_of):
+    line = error_of(lambda given: parse(Options, "program", given), *arguments)
     assert line.startswith("program: error: ")
     assert says in line
 

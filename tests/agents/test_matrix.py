@@ -107,7 +107,7 @@ def test_every_agent_without_learning_plays_an_episode_as_alone(preset, executor
     levels = {name: load_executor(path, scenario) for name, path in paths.items()}
     for played, of in ((evaluate, agents), (evaluate_executors, levels)):
         both, last = (
-            played(of, scenario, seed=seed, episodes=2 - seed, max_episode_steps=3, progress=False)["agents"]
+            played(of, scenario, seed=seed, episodes=2 - seed, max_episode_steps=9, progress=False)["agents"]
             for seed in (0, 1)
         )
         assert both["still"]["rotation"]["mean"] == 0
@@ -225,9 +225,8 @@ def test_every_role_decides_steps_and_rates_in_games(job, tmp_path):
     for row in pairwise(values):
         scenario = PLAYED[row.pop("scene")]
         row["features"] = FEATURE_SETS.get(row["features"][0], row["features"])
-        if row["features"] == ("beliefs",) and (row.get("per_sensor") or (scenario is BY_RATE and job != "coverage")):
+        if row["features"] == ("beliefs",) and (row.get("per_sensor") or scenario is BY_RATE):
             row["features"] = DEFAULT_FEATURES
-        scenario = scenario.replace(knowledge="shared")
         if row.get("executor") == "own":
             row["executor"] = str(tmp_path / "own")
             train(ExecutorOptions(**TINY | {"features": row["features"]}), scenario, tmp_path / "own")

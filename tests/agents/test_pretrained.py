@@ -67,11 +67,9 @@ def runs(tmp_path, monkeypatch):
     return run
 
 
-def test_the_policy_of_a_run_with_its_card(runs, capsys):
+def test_the_policy_of_a_run_with_its_card(runs, error_of):
     def refused(*arguments):
-        with pytest.raises(SystemExit):
-            main([*arguments, "--note", "x"])
-        return capsys.readouterr().err
+        return error_of(main, *arguments, "--note", "x")
 
     runs("coverage --seeds 2 --seed 3 --processes 1 --run-dir all --total-steps 64")
     main(["mine", "all", "--note", "A policy.", "--limits", "No zoom."])

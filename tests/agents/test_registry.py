@@ -14,9 +14,10 @@ from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import copy_executor
 from hitmac.agents.names import FORMS, load_agent, load_executor, named_agents, parse, split_options
 from hitmac.agents.registry import load_run
-from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
 from hitmac.envs.observation import Observer
 from tests.agents.evaluate.made import HIT_MAC, Left, saved
+from tests.envs.scenes import MOTORS
 
 
 # Names of each form: a scripted agent, a coordinator, an executor, MODULE:CLASS, released files, none.
@@ -88,7 +89,7 @@ def test_what_an_agent_says_of_its_features_is_what_it_observes():
     policy.features = torch.nn.Linear(2, 2)  # of a network, something else
     assert load_agent(policy, "hit-mac").features == DEFAULT_FEATURES
     del policy.features
-    evaluate([policy], load_scenario("hit-mac").replace(turn_rates=45), episodes=1, max_episode_steps=2, progress=False)
+    evaluate([policy], MOTORS, episodes=1, max_episode_steps=2, progress=False)
     assert policy.shapes["pairs"][-1] == 10
 
 

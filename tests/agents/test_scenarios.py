@@ -44,14 +44,8 @@ def test_any_agent_is_filmed_and_drawn(tmp_path):
         (["nowhere", "--film", "x.gif", "--picture", "x.jpg"], "--picture is 'x.jpg'; its name must end in .png"),
     ],
 )
-def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert end.value.code == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    assert says in error
-    assert not list(tmp_path.iterdir())
+def test_a_bad_command_line_ends_with_one_line(arguments, says, error_of):
+    assert says in error_of(main, *arguments)
 
 
 def test_a_scenario_is_shown_on_a_page(tmp_path, monkeypatch, capsys):

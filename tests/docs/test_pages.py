@@ -270,13 +270,6 @@ def test_commands_know_what_an_imported_module_registers(run, monkeypatch):
         load_policy("runs/entrance/seed-0")
 
 
-@pytest.mark.slow
-def test_the_site_is_filmed(run):
-    Path("examples").symlink_to(ROOT / "examples")
-    (film,) = (command for command in WRITTEN if command.startswith("hitmac scenarios examples/site/site.yaml"))
-    assert run("command", f"{film} --steps 5") == "site.gif: 5 pictures\n"
-
-
 def test_a_site_is_made_from_what_you_have(run):
     """The commands of the section in a row, with a plan, a table, pairs of points and recordings of its names."""
     pytest.importorskip("pyproj", reason="the extra site")
@@ -370,17 +363,6 @@ def test_a_camera_is_calibrated_as_the_page_says(run):
     table = page.split("## Settings")[1]
     listed = {name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)}
     assert listed <= {field.name for field in dataclasses.fields(view)}
-
-
-@pytest.mark.slow
-def test_the_list_of_a_run_is_complete(run):
-    table = re.search(r"\| file \| content \|\n(.*?)\n\n", PAGES["docs/train.md"], re.DOTALL)
-    listed = {name for row in table[1].splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    saved(Path("executor/checkpoint"), task="Executor")
-    few = "--total-steps 32 --num-envs 2 --episodes 1 --episode-steps 2 --weight-dim 8"
-    run("command", f"hitmac train coordinator --executor executor --run-dir run {few}")
-    left = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
-    assert {"tensorboard/" if name.startswith("tensorboard/") else name for name in left} == listed
 
 
 # Examples

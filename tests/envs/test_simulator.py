@@ -30,8 +30,9 @@ def states_equal(one, other, scenes=slice(None)):
         SITE.replace(sensor_headings=()),  # pan limits
         HARD.replace(knowledge="neighbours"),
         MOTORS,
+        load_scenario("mate-4v8-9"),
     ],
-    ids=["hit-mac", "rails", "pan limits", "knowledge", "motors"],
+    ids=["hit-mac", "rails", "pan limits", "knowledge", "motors", "game"],
 )
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     """Bit for bit, on any number of threads, with resets of some scenes."""
@@ -40,9 +41,10 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     rng = np.random.default_rng(3)
     for step in range(40):
         action = rng.integers(0, 3, (300, len(scenario.decisions) * scenario.num_sensors))
+        moves = rng.uniform(-20, 20, (300, 8, 2)) if scenario.is_game and step % 2 else None
         mask = np.arange(300) % 7 == 0
         for simulator, scenes in everyone:
-            simulator.step(action[scenes])
+            simulator.step(action[scenes], target_action=None if moves is None else moves[scenes])
             if step in (12, 25):
                 simulator.reset(mask=mask[scenes])
         if step == 18:
@@ -51,6 +53,7 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
             everyone += [(copy, slice(None)) for copy in (late, batch.clone(), pickle.loads(pickle.dumps(batch)))]
     state = batch.get_state()
     assert not states_equal(state, saved)
+    assert not scenario.is_game or any((state[name] != saved[name]).any() for name in state if "cargo" in name)
     assert all(states_equal(state, simulator.get_state(), scenes) for simulator, scenes in everyone)
 
 

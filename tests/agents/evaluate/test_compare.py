@@ -1,7 +1,5 @@
 """Evaluations are functions of their arguments; agents by name, path and object; metrics by hand."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -13,16 +11,13 @@ from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.names import load_agent, load_executor
-from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
-from hitmac.agents.registry import SCRIPTED, Agent
+from hitmac.agents.planning.levels import AssignAll, ScriptedExecutor
+from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.tracks import Estimate
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.agents.evaluate.made import HIT_MAC, SHORT, Left, saved, trainings
-
-NAMES = [*SCRIPTED, *map(":".join, zip(COORDINATORS, EXECUTORS, strict=True))]
-SCENES = itertools.cycle(["hit-mac", "random", "obstacles"])
 
 
 def episodes(agent, scenario, **options):
@@ -31,7 +26,11 @@ def episodes(agent, scenario, **options):
     return found["per_episode"]
 
 
-@pytest.mark.parametrize(("name", "scenario"), list(zip(NAMES, SCENES, strict=False)))
+# Every agent and executor in every preset: tests/agents/test_matrix.py.
+@pytest.mark.parametrize(
+    ("name", "scenario"),
+    [("random", "hit-mac"), ("planner", "random"), ("assign-randomly:random", "obstacles"), ("nearest", "random")],
+)
 def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monkeypatch):
     scenario = load_scenario(scenario)
     agent = load_agent(name, scenario)
@@ -91,14 +90,6 @@ def test_tracks_are_compared_with_the_targets_of_their_moment(monkeypatch):
     expected = {"gospa": [pytest.approx(np.sqrt(900 + 2 * 3200))], "missed": [1], "false": [1], "switches": [1]}
     expected |= {"localisation": [pytest.approx(30)]}
     assert {name: found[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("name", EXECUTORS)
-def test_the_evaluation_of_an_executor_depends_on_nothing_but_its_arguments(name):
-    level, options = {name: load_executor(name, "hit-mac-executor")}, {"max_episode_steps": 9, "progress": False}
-    whole = evaluate_executors(level, episodes=5, seed=6, **options)["agents"][name]["per_episode"]
-    third = evaluate_executors(level, episodes=1, seed=8, **options)["agents"][name]["per_episode"]
-    assert third == {metric: values[2:3] for metric, values in whole.items()}
 
 
 def test_agents_by_name_path_and_object(tmp_path):
@@ -224,8 +215,9 @@ def test_parts_of_recordings_are_clusters(tmp_path):
         rows = [f"{time},{j},{x},{100 * j}" for j in range(5) for time, x in places]
         (tmp_path / f"{name}.csv").write_text("\n".join(["time,id,x,y", *rows]))
     tracks = [str(tmp_path / f"{name}.csv") for name in "ab"]
+    site = HIT_MAC.replace(placement="fixed", sensor_positions=[(0, 500), (0, -500), (500, 0), (-500, 0)])
     for files, several in ((tracks, True), (tracks[:1], False)):
-        found = evaluate(["still", "nearest"], HIT_MAC.replace(tracks=files), **SHORT | {"episodes": 12})
+        found = evaluate(["still", "nearest"], site.replace(tracks=files), **SHORT | {"episodes": 12})
         assert found["recordings"] == len(files)
         result = found["agents"]["nearest"]
         assert result["interval"] == "recordings"

@@ -112,7 +112,5 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is not supported in a game of two"),
     (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip
-def test_commands_that_are_refused(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        main(arguments)
-    assert message in capsys.readouterr().err
+def test_commands_that_are_refused(arguments, message, error_of):
+    assert message in error_of(main, *arguments)

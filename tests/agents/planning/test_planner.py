@@ -129,12 +129,12 @@ def test_a_sensor_moves_round_a_corner():
     assert task.simulator.coverage == 1
 
 
-@pytest.mark.parametrize("knowledge", ["full", "shared"])
-def test_sensors_turn_the_long_way_round_a_limit(knowledge):
+@pytest.mark.parametrize("changes", [{}, {"knowledge": "shared", "identities": False}])
+def test_sensors_turn_the_long_way_round_a_limit(changes):
     """From 300 degrees, the upper limit, a target at 30 degrees is near to the left, and reached to the right only."""
     scene = ONE.replace(
         placement="fixed", sensor_positions=[(0, 0)], sensor_headings=[300], pan_limits=[(0, 300)], field_of_view=80,
-        turn_angle=10, knowledge=knowledge,
+        turn_angle=10, **changes,
     )  # fmt: skip
     agent, headings = PlannerAgent(scene, turn_cost=0.01), []
     for task, *_ in play(agent, scene, 60, target_position=[(100, 58)]):
@@ -536,7 +536,7 @@ def test_every_walk_knowledge_and_decision_can_be_played():
     scenarios = [
         Scenario(walk=walk, wander=wander, **rates) for walk, wander in (("random", 0), ("bounce", 30), ("evade", 10))
     ]
-    scenarios += [load_scenario(name).replace(**rates) for name in ("obstacles", "basketball-4", "hit-mac-2x14")]
+    scenarios += [load_scenario(name).replace(**rates) for name in ("obstacles", "tilting", "hit-mac-2x14")]
     # A course has at least one move, or the future would never end, where a goal is near from everywhere.
     scenarios += [load_scenario("hit-mac").replace(goal_radius=5000.0)]
     zooming = {"zoom": (40, 100), "failure_rate": 0.1, "recovery_rate": 0.3, "leave_rate": 0.1}
@@ -544,7 +544,7 @@ def test_every_walk_knowledge_and_decision_can_be_played():
         COURT.replace(**zooming),
         Scenario(**zooming, pan_limits=[(-90, 90)]),
         Scenario(**zooming, walk="evade"),
-        load_scenario("tilting").replace(failure_rate=0.1, recovery_rate=0.3),
+        load_scenario("basketball-4").replace(failure_rate=0.1, recovery_rate=0.3),
         Scenario(**MOTOR, acceleration=100, walk="evade", identities=False),
     ]
     for number, scenario in enumerate(scenarios):

@@ -58,20 +58,14 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def refused(here, tmp_path, capsys, monkeypatch):
-    """Runs a command that is refused, in one line, before anything is made; returns the line."""
+def refused(here, error_of, monkeypatch):
+    """Runs a command that is refused before anything is trained; returns the line."""
 
     def run(*arguments):
-        files = sorted(tmp_path.rglob("*"))
         with monkeypatch.context() as patch:
             for name in ("train_run", "train_group"):
                 patch.setattr(train, name, lambda *given: pytest.fail("it trains"))
-            with pytest.raises(SystemExit) as end:
-                here(*arguments)
-        assert end.value.code == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert sorted(tmp_path.rglob("*")) == files
-        return line
+            return error_of(lambda given: here(*given), *arguments)
 
     return run
 

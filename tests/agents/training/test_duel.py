@@ -41,8 +41,5 @@ def test_a_run_that_is_stopped_in_any_training_continues_as_if_never_stopped(pla
     (["--scenario", "hit-mac"], "--scenario hit-mac is not a game of two teams, such as mate-4v8-9"),
     (["--seeds", "2"], "--seeds and --sweep do not apply to the job duel; run it once for each seed"),
 ])  # fmt: skip
-def test_options_that_are_refused(options, message, here, capsys):
-    with pytest.raises(SystemExit):
-        here("duel", "--run-dir", "x", *options)
-    assert message in capsys.readouterr().err
-    assert not Path("x").exists()
+def test_options_that_are_refused(options, message, refused):
+    assert message in refused("duel", "--run-dir", "x", *options)

@@ -21,6 +21,7 @@ SCENE = load_scenario("random").replace(
     num_sensors=4, num_targets=3, min_sensors=1, min_targets=1,
     failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05, return_rate=0.1,
 )  # fmt: skip
+RATES = {"turn_rates": (1.0, 30.0), "action": "rate", "pan_limits": [(-150, 150)]}
 BY_SENSOR = {"credit": "difference_rewards"}
 KINDS = {
     "coverage": ("Coverage", {}),
@@ -45,7 +46,7 @@ def learner(kind, scenario=SCENE, **options):
     task, of_task = KINDS[kind]
     scenario = scenario.replace(knowledge="shared") if "recurrent" in kind else scenario
     if "by rate" in kind:
-        scenario = scenario.replace(turn_rates=(1, 30), action="rate")
+        scenario = scenario.replace(**RATES)
     venv = DirectionalSensorVecEnv(task, 6, scenario, 0, **of_task)
     torch.manual_seed(0)
     learns, policy = (RecurrentPPO, RecurrentPolicy) if "recurrent" in kind else (PPO, AttentionPolicy)
@@ -68,7 +69,7 @@ ZONES = {"zones": (((-500, -500), (500, -500), (500, 500), (-500, 500)),), "zone
     ("random", {"leave_rate": 0.05, "return_rate": 0.1}, {}),
     ("hit-mac", {"seen_by": 2}, {}),
     ("hit-mac", ZONES | {"target_values": (1.0, 2.0, 0.5, 0.0, 4.0)}, {}),
-    ("hit-mac", {"turn_rates": (1.0, 30.0), "action": "rate"}, {"turn_cost": 0.3}),
+    ("hit-mac", RATES, {"turn_cost": 0.3}),
     ("hit-mac", {"pan_limits": ((-60.0, 60.0),) * 4}, {"turn_cost": 0.3}),
     ("mate-4v8-9", {"action": "rate"}, {"turn_cost": 0.3}),
     ("mate-4v8-9", {}, {"reward": "real_coverage"}),

@@ -1,6 +1,7 @@
 """Curves, warnings, and the files that a run leaves."""
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +24,7 @@ from hitmac.agents.training.resume import Progress, contents
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SHORT, TINY, differences, state
 
+PAGE = Path(__file__).parents[3] / "docs" / "train.md"
 POINTS = [(0, 0.0, 0.3, 0.7, 0.2), (100, 9.5, 0.78, 0.3, 0.7), (200, 20.0, 0.74, 0.3, 0.7), (300, 31.0, 0.8, 0.2, 0.8)]
 
 
@@ -92,16 +94,16 @@ def test_warnings(found, metric, entropy, name, warned):
     assert all(words in line for words, line in zip(warned, lines, strict=True))
 
 
-def test_a_run_leaves_its_results_whatever_its_name(here, capsys):
+def test_a_run_leaves_the_results_of_the_page_whatever_its_name(here, capsys):
     run = Path("planner")  # also an agent
     here("coverage-ppo", "--run-dir", run, "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, reported=True)
     out, left = capsys.readouterr().out, contents(run)
     assert all(path in out for path in left)
+    table = re.search(r"\| file \| content \|\n(.*?)\n\n", PAGE.read_text(), re.DOTALL)[1]
+    listed = {name for row in table.splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
     (events,) = (path for path in left if path.startswith("tensorboard/events"))
-    own = "config.yaml curve.png curve.json episode.gif evaluation.json evaluation.md bars.png pareto.png over_time.png"
-    assert {*left} - {events} == {
-        *own.split(), *(f"checkpoint/{name}" for name in ("config.json", "policy.safetensors", "training.safetensors"))
-    }  # fmt: skip
+    files = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert files ^ {events, "tensorboard/"} == {name for name in listed if "executor" not in name}
     agents = json.loads((run / "evaluation.json").read_text())["agents"]
     assert set(agents) == {"trained", "random", "still", "nearest", "greedy", "planner"}
     assert len(agents["trained"]["per_episode"]["coverage"]) == 2

@@ -83,7 +83,8 @@ def test_the_sensors_are_shown():
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios(), st.sampled_from(["full", "shared", "neighbours", "own"]), st.booleans())
 def test_detections_are_what_the_reward_counts_as_seen(scenario, knowledge, tracks):
-    """With zooming lenses, rails, failures, departures, recorded tracks, discs and walls."""
+    """With zooming lenses, rails, tilts, failures, departures, discs and walls, or with recorded tracks."""
+    tracks &= not scenario.rails and not scenario.tilt_limits
     named = scenario.replace(position_noise=0, missed_detections=0, leave_rate=0 if tracks else scenario.leave_rate)
     scenario = named.replace(identities=False, knowledge=knowledge)
     simulators = Simulator(scenario, 4, 0), Simulator(named, 4, 0)

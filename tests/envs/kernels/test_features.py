@@ -184,7 +184,7 @@ def test_velocities_over_the_top_speed_are_shown_at_the_bound(speed):
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    scenarios(rails=False),
+    scenarios(rails=False, tilts=False),
     st.sampled_from([task for task in TASKS.values() if task.team == "sensors"]),
     st.sampled_from([1, 0.1, 0.001]),
 )

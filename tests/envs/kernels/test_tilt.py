@@ -77,7 +77,7 @@ def test_tilts_end_at_the_limits_and_count_as_turns_once():
 def test_the_executor_pays_for_tilts():
     rewards = []
     for tilt in (0, 1):
-        task = ExecutorTask(ONE.replace(start_heading="target"), 1, 0, turn_cost=0.25)
+        task = ExecutorTask(ONE.replace(placement="fixed", sensor_positions=[(0, 0)]), 1, 0, turn_cost=0.25)
         task.reset(options=HERE | {"target_position": [(4, 0)]})
         rewards.append(task.step(np.array([[0, tilt]])).item())
     assert rewards[1] == pytest.approx(rewards[0] - 0.25)

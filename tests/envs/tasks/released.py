@@ -4,7 +4,7 @@ import numpy as np
 
 from hitmac.envs import Scenario
 
-ONE = Scenario(num_sensors=1, num_targets=2, start_heading="target", extra_move_every=0)
+ONE = Scenario(num_sensors=1, num_targets=2, walk="still", start_heading="target", extra_move_every=0)
 
 
 def start(record, tracks):
@@ -25,5 +25,5 @@ def assert_same_angles(ours, theirs):
 def placed(task, heading, targets, tracks=None):
     """Reset a task of ONE to a sensor in the origin and targets that stay, or follow their tracks."""
     options = {"sensor_position": [(0, 0)], "heading": [heading], "target_position": targets}
-    task.reset(options=options | {"target_moves": [targets] * 400 if tracks is None else tracks})
+    task.reset(options=options | ({} if tracks is None else {"target_moves": tracks}))
     return task

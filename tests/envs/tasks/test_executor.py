@@ -161,17 +161,18 @@ class Alternating:
         return assigned.reshape(len(assigned), -1), None
 
 
-@pytest.mark.parametrize("tilts", [{}, {"tilt_limits": ((5, 75),), "mount_height": 100}])
-def test_with_a_coordinator_its_goals_hold_and_the_reward_is_a_part_of_the_coverage(tilts):
-    scenario = load_scenario("hit-mac").replace(**tilts)
+@pytest.mark.parametrize("name", ["hit-mac", "tilting"])
+def test_with_a_coordinator_its_goals_hold_and_the_reward_is_a_part_of_the_coverage(name):
+    scenario = load_scenario(name)
+    n, m = scenario.num_sensors, scenario.num_targets
     task = ExecutorTask(scenario, 3, seed=0, coordinator=Alternating(), goals_every=4, turn_cost=0.02)
-    alone = CoverageTask(scenario, 3, seed=0, turn_cost=4 * 0.02)  # of four sensors
+    alone = CoverageTask(scenario, 3, seed=0, turn_cost=n * 0.02)
     for one in (task, alone):
         one.reset(seed=5)
     for step in range(12):
         first = task.assigned[0, 0, 0]
-        assert (task.assigned == np.array([first, not first, first, not first, first])).all()
-        action = np.random.default_rng(step).integers(0, 3, (3, 4 * len(scenario.decisions)))
+        assert (task.assigned == (first ^ (np.arange(m) % 2 == 1))).all()
+        action = np.random.default_rng(step).integers(0, 3, (3, n * len(scenario.decisions)))
         reward = task.step(action)
         alone.step(action)
         np.testing.assert_allclose(task.sensor_rewards(), alone.difference_rewards(), atol=1e-12)

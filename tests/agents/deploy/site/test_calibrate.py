@@ -158,7 +158,7 @@ def test_people_who_walk_calibrate_a_camera_by_another(site, capsys):
     assert "both.jsonl, line 1: camera south has no view, or its boxes have no pan" in capsys.readouterr().err
 
 
-def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site, capsys):
+def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site, error_of, capsys):
     cameras = {"north": {"driver": "visca", "host": "a", "zero": 70, "view": {"height": 5, "tilt_zero": 30}},
                "south": {"driver": "stdout"}}  # fmt: skip
     (site / "cameras.yaml").write_text(yaml.safe_dump(cameras))
@@ -176,9 +176,7 @@ def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site
         ("--camera north", "--site"),
         ("--camera north --site site.yaml --homography h.json", "in place of --homography"),
     ):
-        with pytest.raises(SystemExit):
-            main(["tracks", "day.jsonl", *line.split()])
-        assert says in capsys.readouterr().err
+        assert says in error_of(main, "tracks", "day.jsonl", *line.split())
 
 
 @pytest.mark.parametrize(
@@ -190,10 +188,8 @@ def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site
         ("south.csv --height -1", "--height is -1.0; it must be 0 or more"),
     ],
 )
-def test_a_calibration_that_is_refused_changes_nothing(line, says, site, capsys):
-    with pytest.raises(SystemExit):
-        main(["calibrate", *line.split()])
-    assert says in capsys.readouterr().err
+def test_a_calibration_that_is_refused_changes_nothing(line, says, site, error_of):
+    assert says in error_of(main, "calibrate", *line.split())
     assert (site / "cameras.yaml").read_text() == CAMERAS
 
 
