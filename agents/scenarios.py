@@ -77,7 +77,7 @@ def _listing() -> str:
         ranges = ((scene.min_sensors, scene.num_sensors), (scene.min_targets, scene.num_targets))
         sizes = " x ".join(f"{low}-{most}" if low else f"{most}" for low, most in ranges)
         discs = scene.random_discs + len(scene.discs)
-        notes = [one for one in ("zoom", "tilt") if one in scene.decisions] + [f"{discs} discs"] * bool(discs)
+        notes = [one for one in scene.decisions if one not in ("turn", "move")] + [f"{discs} discs"] * bool(discs)
         notes += [f"{scene.knowledge} knowledge"] * (scene.knowledge != "full")
         width, height = (2 * half for half in scene.extent)
         arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"

@@ -41,7 +41,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
-        scratch=np.zeros((11, b)),
+        scratch=np.zeros((10, b)),
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),

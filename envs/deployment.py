@@ -492,15 +492,12 @@ class _Pairs:
         return self.velocity[..., 1]
 
     @cached_property
-    def value(self) -> np.ndarray:
-        """Value of the target at its place / highest value of the site."""
+    def values(self) -> Any:
         own, factors = self.site.get("target_values", ()), self.site.get("zone_values", ())
-        value = np.ones(np.broadcast_shapes(self.to_x.shape, (self.m,)))
-        for zone, factor in zip(self.site.get("zones", ()), factors, strict=True):
-            inside = is_inside(_array("the site's zones", zone, None, 2), self.to_x, self.to_y)
-            value = np.where(inside, factor, value)
-        value = value * (_array("the site's target_values", own, self.m) if len(own) else 1.0)
-        return value * self.site.per_value
+        zones = [_array("the site's zones", zone, None, 2) for zone in self.site.get("zones", ())]
+        first, factor = np.cumsum([0, *map(len, zones)]), _array("the site's zone_values", factors, len(zones))
+        target = _array("the site's target_values", own, self.m) if len(own) else np.ones(self.m)
+        return at.Values(target, np.concatenate([np.zeros((0, 2)), *zones]), first, factor)
 
     @cached_property
     def rail(self) -> tuple[np.ndarray, ...]:
@@ -564,16 +561,6 @@ def _lowest(values: np.ndarray, most: int) -> np.ndarray:
     chosen = np.where(np.isfinite(np.take_along_axis(values, chosen, -1)), chosen, number)
     chosen.sort(-1)
     return np.where(chosen < number, chosen, -1).astype(np.int32)
-
-
-def is_inside(corners: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return True for points in a polygon of corners (c, 2) or on its border."""
-    inside, border = np.zeros(x.shape, np.bool_), np.zeros(x.shape, np.bool_)
-    for (x1, y1), (x2, y2) in zip(np.roll(corners, 1, 0), corners, strict=True):
-        on_side, crossed = at.meets_side(x1, y1, x2, y2, x, y)
-        border |= on_side
-        inside ^= crossed
-    return inside | border
 
 
 def _on_rail(polyline: Any, along: np.ndarray) -> tuple[np.ndarray, ...]:

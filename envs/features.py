@@ -111,6 +111,38 @@ def meets_side(x1, y1, x2, y2, x, y):
     return (left == 0.0) & between, ((y1 > y) != (y2 > y)) & ((left > 0.0) == (y2 > y1))
 
 
+def is_inside(corner, first, last, x, y):
+    """Return True if (x, y) lies in the polygon of the corners `first` to `last` - 1 or on its border.
+
+    A point is inside if a ray from it crosses an odd number of sides.
+    """
+    inside, border, before = False, False, last - 1
+    for k in range(first, last):
+        on_side, crossed = meets_side(corner[before, X], corner[before, Y], corner[k, X], corner[k, Y], x, y)
+        border, inside, before = border | on_side, inside ^ crossed, k
+    return inside | border
+
+
+class Values(NamedTuple):
+    """Values of targets by number and by place."""
+
+    target: np.ndarray  # (m + 1,) value of each target outside all zones; then their mean
+    corner: np.ndarray  # (C, 2) corners of all zones
+    first: np.ndarray  # (Z + 1,) int64: first corner of each zone
+    zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
+
+
+def value_of(values, j, x, y):
+    """Return the value of target j at (x, y); beyond the last target, of one that nobody has seen yet."""
+    if values is None:
+        return 1.0
+    factor: Any = 1.0
+    for zone in range(values.zone.shape[0]):
+        inside = is_inside(values.corner, values.first[zone], values.first[zone + 1], x, y)
+        factor = choose(inside, values.zone[zone], factor)
+    return values.target[least(j, values.target.shape[0] - 1)] * factor
+
+
 class Motor(NamedTuple):
     """Constants of the motors that turn sensors; rates are in degrees per second."""
 
@@ -184,7 +216,7 @@ class Pair(NamedTuple):
     seeing: np.ndarray  # (B,) number of sensors that detect it
     age: np.ndarray  # (B,) sub-steps since the position was measured
     clear: np.ndarray  # (B,) 1 if nothing stands between, else 0; undefined unless a feature needs it
-    value: np.ndarray  # (B,) value of the target there / highest value; undefined unless a feature needs it
+    values: Values | None  # of the scenario; None: 1
     number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
 
 
@@ -350,6 +382,11 @@ def _seen_if_turned(pair, scales, b):
     return pair.clear[b] * (_between_edges(pair, b) & (ahead > lowest))
 
 
+def _value(pair, scales, b):
+    x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
+    return value_of(pair.values, _target(pair.j, pair.number, b), x, y) * scales.per_value
+
+
 FEATURES = {
     "sensor_id": Feature(0, 1, "I / n of the paper, i counted from 0", lambda pair, scales, b: pair.i / pair.n),
     "target_id": Feature(
@@ -486,7 +523,7 @@ FEATURES = {
     ),
     "value": Feature(
         0, 1, "Value of the target at its place / highest value in the scenario, see `zones` and `target_values`",
-        lambda pair, scales, b: pair.value[b],
+        _value,
     ),
 }  # fmt: skip
 """The observation features, by name."""

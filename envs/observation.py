@@ -107,7 +107,6 @@ class Observer:
             missed_detections=scenario.miss_rates[0],
             noisy_velocity=scenario.position_errors[0] > 0 and any(feature.moving for feature in chosen),
             line_of_sight=any(feature.line_of_sight for feature in chosen),
-            valued="value" in self.features,
             all_there=not scenario.varies and scenario.knowledge == "full",
         )
         self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], formulas.SCALES)[:, None]

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,28 +36,23 @@ from hitmac.envs.parts.sensors import PLACEMENTS
 from hitmac.envs.parts.walks import WALKS
 from hitmac.envs.validation import Natural, Positive, plain
 
-PARTS: tuple[Any, ...] = (
-    sensors, motors, lenses, tilt, rails, detections, knowledge, walks, recordings, obstacles, streets, values, cargo,
-)  # fmt: skip
-"""Parts of a scene, see :mod:`hitmac.envs.parts`."""
-
 MOST_DEGREES = 1e9
 """Largest magnitude of a heading, degrees."""
 
 _FILES = {"tracks", "past_tracks", "background"}
 
 
-def _meanings(functions: Mapping[str, Callable]) -> str:
-    """Return the first line of each function's docstring, after its name."""
-    lines = {name: (function.__doc__ or "").splitlines()[0] for name, function in functions.items()}
+def _meanings(docs: Mapping[str, str | None]) -> str:
+    """Return the first line of each docstring, after its name."""
+    lines = {name: (text or "").splitlines()[0] for name, text in docs.items()}
     return ";".join(f" `{name}`: {line[0].lower()}{line[1:-1]}" for name, line in lines.items()) + "."
 
 
 def parameter_table(kind: type) -> str:
     """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
     docs, hints = validation.field_docs(kind), validation.field_types(kind)
-    docs["placement"] += _meanings(PLACEMENTS)
-    docs["walk"] += _meanings({name: walk.move for name, walk in WALKS.items()})
+    docs["placement"] += _meanings({name: place.__doc__ for name, place in PLACEMENTS.items()})
+    docs["walk"] += _meanings({name: walk.about or walk.move.__doc__ for name, walk in WALKS.items()})
     rows = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
         default = plain(field.metadata.get(arena.IN_HIT_MAC, field.default))
@@ -67,6 +63,12 @@ def parameter_table(kind: type) -> str:
             )
         rows.append(f"| `{field.name}` | {default} | {validation.allowed(hints[field.name])} | {docs[field.name]} |")
     return "\n".join(rows)
+
+
+def decision_table() -> str:
+    """Return a Markdown table of the decisions of a sensor: name, parameter of the scenario, meanings of 0, 1 and 2."""
+    rows = [f"| `{name}` | `{one.parameter}` | {' | '.join(one.actions)} |" for name, one in DECISIONS.items()]
+    return "\n".join(["| decision | with | 0 | 1 | 2 |", "|---|---|---|---|---|", *rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,9 +129,8 @@ class Scenario(
 
     @property
     def decisions(self) -> tuple[str, ...]:
-        """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `tilt`, `move`."""
-        others = {"zoom": self.zoom, "tilt": self.tilt_limits, "move": self.rails}
-        return ("turn", *(name for name, given in others.items() if given))
+        """Decisions of each sensor in a sub-step, in the order of an action; names out of :data:`DECISIONS`."""
+        return tuple(name for name, decision in DECISIONS.items() if getattr(self, decision.parameter))
 
     def sub_steps_of(self, most: int) -> int:
         """Return `most` sub-steps, or :attr:`episode_steps` if that is fewer."""
@@ -182,6 +183,15 @@ class Scenario(
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
         write_text(path, dump_yaml(self.to_dict()))
+
+
+PARTS: tuple[Any, ...] = tuple(sys.modules[part.__module__] for part in reversed(Scenario.__bases__))
+"""Parts of a scene, see :mod:`hitmac.envs.parts`."""
+
+DECISIONS: dict[str, arena.Decision] = {
+    part.DECISION.name: part.DECISION for part in PARTS if hasattr(part, "DECISION")
+}  # fmt: skip
+"""Decisions of sensors by name, in the order of an action."""
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"

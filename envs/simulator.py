@@ -186,36 +186,35 @@ class Simulator:
             self._set_paths(self.rows.paths)
         if self._commands is not None:
             self._commands[chosen] = 0.0
-        rows = self._only("rails", "recordings", "poses", "streets", "tilts", "cargo", "game")
-        self.run(step.begin, chosen, rows=rows)
+        self._run_alone(step.begin, chosen)
         self._derive(chosen)
         self._put(checked, chosen)
 
-    def _only(self, *parts: str) -> KernelState:
-        """Return the rows with these parts alone."""
-        others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in (*parts, "no_game")}
-        return self.rows._replace(**others)
+    def _run_alone(self, kernel: Callable, chosen: np.ndarray) -> None:
+        """Run a kernel of the step with the parts that it needs alone."""
+        needs = (*step.PARTS_OF[kernel], "no_game")
+        others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in needs}
+        self.run(kernel, chosen, rows=self.rows._replace(**others))
 
     def _derive(self, chosen: np.ndarray) -> None:
         """Compute the derived state after a start or a change of places."""
-        self.run(step.settle, chosen, rows=self._only("rails", "poses", "tilts"))
-        self.run(step.look, chosen, rows=self._only("grid", "cargo", "game"))
+        self._run_alone(step.settle, chosen)
+        self._run_alone(step.look, chosen)
         if self.rows.values is not None:
-            self.run(step.count, chosen, rows=self._only("values"))
+            self._run_alone(step.count, chosen)
         if self.rows.knowledge is not None:
-            self.run(step.recall, chosen, rows=self._only("knowledge"))
+            self._run_alone(step.recall, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None) -> None:
         """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn and move, the targets move.
 
         Args:
-            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions of
-                :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then
-                with `tilt_limits` tilts (0 stay, 1 down, 2 up), then on rails moves (0 stay, 1 forward, away from the
-                first corner, 2 back). Any other number counts as 0. With motors also (B, n) floating-point shares in
-                [-1, 1] of their highest rate, and with `tilt_limits` (B, 2 n), the others of `tilt_step`, down over 0;
-                in a game also (B, n, 2) floating-point degrees by which the sensors turn and zoom (over 0: left, and
-                wider), limited to `turn_angle` and `zoom_step`.
+            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions
+                of :attr:`Scenario.decisions` one after another, with the meanings in
+                :data:`hitmac.envs.scenario.DECISIONS`. Any other number counts as 0. With motors also (B, n)
+                floating-point shares in [-1, 1] of their highest rate, and with `tilt_limits` (B, 2 n), the others of
+                `tilt_step`, down over 0; in a game also (B, n, 2) floating-point degrees by which the sensors turn and
+                zoom (over 0: left, and wider), limited to `turn_angle` and `zoom_step`.
             mask: (B,) bool, the scenes to advance.
             target_action: in a game, (B, m, 2) displacements of the targets, scaled to the longest step where longer;
                 None: those of the scenario's `walk`.

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from hitmac.envs import validation
-from hitmac.envs.deployment import is_inside
+from hitmac.envs.features import is_inside
 from hitmac.envs.validation import Fraction, NotNegative, Positive, Row, over
 
 Pair = Annotated[tuple[float, float], Row(("u", "v"))]
@@ -151,7 +151,7 @@ class View:
             for score, label in zip(given.score, given.label, strict=True)
         ], np.bool_)  # fmt: skip
         for polygon in self.ignore:
-            good &= ~is_inside(np.array(polygon), *self.foot(box).T)
+            good &= ~is_inside(np.array(polygon), 0, len(polygon), *self.foot(box).T)
         return box[good]
 
     def _scaled(self, boxes: np.ndarray, size: Any) -> np.ndarray:

@@ -47,12 +47,12 @@ def compute_bound(
     """Compute the bound `name`, of :func:`bounds_of`, for E episodes of T sub-steps with these seeds.
 
     `progress` is called with the number of newly finished episodes. Raises ValueError for targets that evade, and
-    sensors that zoom or tilt, which have no bounds.
+    sensors with decisions other than turns and moves, which have no bounds.
     """
     scenario = load_scenario(scenario)
     reacts = WALKS[scenario.walk].reacts
-    if reacts or {"zoom", "tilt"} & set(scenario.decisions):
-        reason = f"walk is {scenario.walk!r}" if reacts else f"{scenario.decisions[1]} is on"
+    if reacts or (others := [one for one in scenario.decisions if one not in ("turn", "move")]):
+        reason = f"walk is {scenario.walk!r}" if reacts else f"{others[0]} is on"
         raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):

@@ -49,7 +49,7 @@ class BeliefPolicy:
         actions, own = self.policy.predict(self._features.describe(scene), deterministic=deterministic, **carried)
         n = self._features.scenario.num_sensors
         taken = self._features.beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))
-        return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, turns and zooms)
+        return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, decisions)
 
     def estimate(self, state: BeliefPolicyState, **options: float) -> Estimate:
         """Return the tracks; see :meth:`~hitmac.agents.tracking.Tracks.estimate`."""

@@ -25,7 +25,7 @@ from hitmac.agents.tracking.features import BELIEFS, check_features, space_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.kernels.entities import MOVES
-from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
+from hitmac.envs.scenario import DECISIONS, Scenario, from_portable, load_scenario, portable
 from hitmac.envs.tasks import TASKS
 from hitmac.envs.tasks.base import own_observation_space, own_turning_space, turning_space
 from hitmac.envs.tasks.executor import goals_space
@@ -226,13 +226,14 @@ def _read_config(path: Path) -> PolicyConfig:
 def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
-    Only an executor may omit the zooms, tilts or moves of its training. A plain network is built for fixed n and m.
+    Only an executor may omit decisions of its training. A plain network is built for fixed n and m.
     """
     trained = config.scenario
-    for decision, words in (("zoom", "lenses zoom"), ("tilt", "sensors tilt"), ("move", "sensors move")):
-        if config.role == "agent" and decision in trained.decisions and decision not in scenario.decisions:
+    for decision in trained.decisions:
+        if config.role == "agent" and decision not in scenario.decisions:
             raise ValueError(
-                f"{folder} was trained where {words}; those of the scenario {scenario.name!r} do not {decision}"
+                f"{folder} was trained where {DECISIONS[decision].able}; those of the scenario {scenario.name!r} do "
+                f"not {decision}"
             )
     of_one = config.role == "executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)

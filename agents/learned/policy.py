@@ -432,7 +432,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return self.value_net(of_critic, mask), distribution.log_prob(actions), distribution.entropy()
 
     def logits(self, obs: Any) -> Tensor:
-        """Return the logits (B, j, n, k) of every sensor's j decisions, such as turns and zooms; see `RateHead`."""
+        """Return the logits (B, j, n, k) of every sensor's j decisions; see `RateHead`."""
         features, mask = self.encode(obs)
         return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
 

@@ -290,6 +290,7 @@ def _foresee(forecast, loads, scene, r, j, most, ahead, futures):
         sample = _Sample(
             mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), k // sampling.per_word,
             _ONE << np.uint64(k % sampling.per_word * samples + s % samples),
+            # Owed are samples in the gaps of an even spread of those that always count.
             int((s + 1) * sampling.spent + 0.5) == int(s * sampling.spent + 0.5), together,
         )  # fmt: skip
         if loads is None and pieces.rest.shape[0] > 0:

@@ -38,10 +38,9 @@ class PlanningPolicy(RulePolicy):
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
         The k decisions :attr:`decides` are ordered as in the actions: first the values of staying, turning left and
-        turning right for all sensors; with zoom then those of keeping, narrowing and widening the view; with tilts then
-        those of staying, tilting down and up; on rails then those of staying in place, moving forward and moving back.
-        The value of an action is that of the sensor's best plan that begins with it: the discounted coverage that the
-        plans of the other sensors, as of its last revision, do not provide, minus the cost of turning.
+        turning right for all sensors, then those of the actions 0, 1 and 2 of the next decision, and so on. The value
+        of an action is that of the sensor's best plan that begins with it: the discounted coverage that the plans of
+        the other sensors, as of its last revision, do not provide, minus the cost of turning.
 
         Planners of scenes also accept `targets` (B, n, k), int: the targets listed in pairs (B, n, k, d) and mask
         (B, n, k), the nearest to each sensor; -1 marks an empty place. None: place j is target j.
@@ -72,7 +71,7 @@ class PlannerState(NamedTuple):
 
     beliefs: BeliefState | TracksState
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
-    ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 without zoom, tilts and rails
+    ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 where sensors only turn
 
 
 _NO_SHARES = 0, np.zeros((0, 0, 0), np.float32)

@@ -149,7 +149,7 @@ class RulePolicy:
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Decide for features (B, n, m, d) and mask (B, n, m) bool of a batch, or (R, m, d) and (R, m) of rows.
 
-        A whole agent returns turns (B, n), or turns and zooms (B, 2 n); a coordinator returns assignments (B, n * m);
+        A whole agent returns turns (B, n), or k decisions (B, k n); a coordinator returns assignments (B, n * m);
         an executor returns turns (R,).
         """
         raise NotImplementedError
@@ -185,7 +185,7 @@ class RulePolicy:
 
 
 class RandomAgent(RulePolicy):
-    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
+    """Agent that takes every decision of every sensor at random at every sub-step.
 
     Without a scenario it is an executor for rows of single sensors. The state is a :class:`BatchRandom`; without one,
     row i starts like the scene with the seed i.

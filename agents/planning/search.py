@@ -49,7 +49,7 @@ class Plans(NamedTuple):
     """Plans of n sensors in R rows of knowledge."""
 
     turns: np.ndarray  # (R, n, H + 1) int64: headings at each sub-step, in turns from that of the next call
-    way: np.ndarray  # (R, n) int64: 0 without zoom and rails
+    way: np.ndarray  # (R, n) int64: 0 where sensors only turn
 
 
 class _Pairs(NamedTuple):
@@ -303,7 +303,7 @@ def _improve(search, views, r, order, room):
             i = (order + q if order // n % 2 == 0 else order - q) % n
             _covered_by_others(search, views.listed[r], i, room)
             _write_free(levels[min(i, levels.shape[0] - 1)], room.layers, room.free)
-            before, now, highest = ways[i], farthest[i] + 1, -np.inf
+            before, now, highest = ways[i], farthest[i] + 1, -np.inf  # `now` is the present heading in `value`
             for d in range(first.shape[0]):
                 values[n + d * n + i] = -np.inf
             for way in range(sees.shape[1]):
@@ -313,7 +313,7 @@ def _improve(search, views, r, order, room):
                 best = max(stay, left, right)
                 if search.limited:
                     left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)
-                for d in range(first.shape[0]):
+                for d in range(first.shape[0]):  # an action is worth the best way that begins with it
                     row = n + d * n + i
                     values[row, first[d, way]] = max(values[row, first[d, way]], best)
                 if best > highest:  # ties: staying

@@ -13,13 +13,14 @@ from hitmac.agents.planning.futures import Horizon, close, put, row_of
 from hitmac.agents.planning.search import CHUNK, bits_of
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, degrees, is_clear
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.formulas import value_of, wrapped
 from hitmac.envs.base.nearest import Cells, box_of, sort_into_cells
 from hitmac.envs.base.threads import blocks
+from hitmac.envs.features import Values
 from hitmac.envs.parts.knowledge import popcount
 from hitmac.envs.parts.lenses import Lens, view_ahead
 from hitmac.envs.parts.rails import STAND, Rails, place_ahead, rail_of
 from hitmac.envs.parts.tilt import Mount, edges_ahead
-from hitmac.envs.parts.values import Values, value_of
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
@@ -112,6 +113,7 @@ def _write_sides(lens, dx, dy, near, most, sides, e):
     bearing = degrees(lens.cos * dy - lens.sin * dx, lens.cos * dx + lens.sin * dy)
     again = bearing - full if bearing > zero else bearing + full
     half = lens.half_view if near else zero
+    # A target on the edge of a view is out of it: the next whole turn inside is the first, the next outside ends it.
     first = np.floor((bearing - half) * lens.per_turn) + one
     last = np.ceil((bearing + half) * lens.per_turn) if half > zero else first
     other_first = np.floor((again - half) * lens.per_turn) + one
@@ -211,7 +213,7 @@ def _write_reach(sensors, i, narrowest, view, reach):
     reach[0] = reach[1] = farthest
     if low > -np.inf and works:
         heading = math.degrees(math.atan2(view[VIEW_SIN], view[VIEW_COS]))
-        heading -= 360.0 * math.floor((heading - (low + high) / 2.0 + 180.0) / 360.0)
+        heading = wrapped(heading, (low + high) / 2.0)
         # Headings are observed with the precision of float32.
         reach[0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
         reach[1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)
@@ -232,7 +234,7 @@ def mark_all(sensors, settings, first, futures, views, share):
     for low, high in blocks(views.farthest.shape[0], share):
         for q in range(low, high):
             r = first + q
-            clear = all_clear[r * all_clear.shape[0] // rows]
+            clear = all_clear[r * all_clear.shape[0] // rows]  # of the row's scene, or of all
             for i in range(n):
                 view, field, rail, f = settings.ahead[r, i], settings.lens[r, i], 0, q * lists + min(i, lists - 1)
                 narrowest = np.inf  # half a view of any way, which decides how far round a turn may be of use
@@ -292,6 +294,7 @@ def _write_levels(worth, samples, per_word, listed, futures, levels):
             for e in range(futures.length[s, word]):
                 members = futures.who[s, word, e]  # of one target
                 if members != 0:
+                    # The number of the lowest bit that is set tells the target.
                     lowest = int(popcount((members & (~members + np.uint64(1))) - np.uint64(1)))
                     place = word * per_word + lowest // samples
                     j = place if listed.shape[0] == 0 else int(listed[place])

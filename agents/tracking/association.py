@@ -64,7 +64,7 @@ def _area(model, walk, view, clear):
         dx, dy = c * view[VIEW_COS] - s * view[VIEW_SIN], s * view[VIEW_COS] + c * view[VIEW_SIN]
         length = min(to_border(walk, view[VIEW_X], view[VIEW_Y], dx, dy), math.sqrt(view[VIEW_RANGE]))
         if clear.shape[0] > 0:
-            low, high = 0.0, length
+            low, high = 0.0, length  # of the ray, until the obstacle is found by bisection
             for _ in range(10):
                 middle = 0.5 * (low + high)
                 if is_clear(clear, middle * dx, middle * dy):
@@ -169,7 +169,8 @@ def _miss_unseen(model, body, weight, view, clear):
 def _expect(model, filters, belief, r, view, clear):
     """Return the probability that a sensor detects each track (k,), and each particle of those that are lost (k, P).
 
-    That of normal distributions is the mean over the mean place and two standard deviations along either axis.
+    That of normal distributions is a weighted mean over their mean and the places 1.5 standard deviations from it along
+    either axis.
     """
     slots, number = filters.existence.shape[1], belief.weight.shape[2]
     chance, particle = np.zeros(slots), np.zeros((slots, number))
@@ -255,6 +256,7 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
                 densities[d, j] = density
                 chance = min(filters.existence[r, j] * max(chances[j], _NEARBY), _MOST)
                 if density > 0.0:
+                    # Log odds of the detection and the track together, against a missed track and an unknown source.
                     gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * unknown[d]))
                     cost[d, j] = min(-gain, 0.0)
     column = _assign_some(cost, number, slots)
@@ -272,6 +274,7 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
             continue
         modes = modes_of(filters, r, j)
         chance = max(chances[j], _NEARBY)
+        # Bayes' rule for the existence; the detection may still be of another source.
         ratio = 1.0 - chance + chance * densities[d, j] / unknown[d]
         filters.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
         if filters.age[r, j] >= LOST:
@@ -402,6 +405,7 @@ def scatter_all(rules, filters, scene, every, new, draws, share):
                     for a in range(4):
                         scene.known[r, j, a] = modes.mode[0] * modes.mean[0, a] + modes.mode[1] * modes.mean[1, a]
                     scene.known[r, j, AGE] = 0.0
+                # The state of a track that is lost from the next sub-step on goes on as particles.
                 if existence > 0.0 and (age == LOST - 1 or (every and age < LOST)):
                     if new.places.shape[1] == 0:
                         body, weight = belief.body[r, j], belief.weight[r, j]

@@ -397,7 +397,6 @@ class Beliefs(Estimator):
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
         self.model = track_states.make_model(scenario, self.rules.walk, self.pieces, 0.0)
-        self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
         self.unseen = 0.0 if self.rules.all_known else self.pieces.expected
         self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else sight.NO_CELLS
         m, filtered = scenario.num_targets, scenario.num_targets * (self.rules.deviation > 0.0)
@@ -477,7 +476,7 @@ class Beliefs(Estimator):
         working = cos**2 + sin**2 > 0.5
         view = np.where(lens > 0.0, lens, self._view)  # of a sensor that does not work, that of the start
         half = np.where(view < 360.0, np.cos(np.radians(0.5 * sight.certain_view(view, scenario))), -2.0)
-        squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
+        squared = squared_ranges(scenario, view)
         edges: tuple[np.ndarray, ...] = (squared,)
         if scenario.tilt_limits:
             edges = edges_of(scenario, squared, view, tilt)

@@ -17,15 +17,16 @@ from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, GOALS, NOISE_X, NOISE_Y, PLACE, SPEED, X, Y
 from hitmac.envs import observation
 from hitmac.envs.base.compile import allocating, inlined, kernel
-from hitmac.envs.base.formulas import wrapped
+from hitmac.envs.base.formulas import value_of, wrapped
 from hitmac.envs.base.state import DRAWS, KEY, TIME
 from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.deployment import observe
 from hitmac.envs.entities import EntityObserver
+from hitmac.envs.features import Values
 from hitmac.envs.observation import Observer
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import NOISE_CHANGE
-from hitmac.envs.parts.values import Values, make_values, value_of
+from hitmac.envs.parts.values import make_values
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks.base import make_observer

@@ -294,7 +294,7 @@ def pin(walk, loads, belief, b, j, detection, room):
         if speed == 0.0:
             set_out(walk, loads, belief, b, j, p)
             continue
-        third = _spread(p, 0.5497004779019702)
+        third = _spread(p, 0.5497004779019702)  # with two below, steps that fill a cube evenly (Roberts's sequence R3)
         body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
         body[STEP, p], body[MOVES, p] = length, 0.0
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y

@@ -33,7 +33,7 @@ BUFFER_SCENES = 25_600
 _BUFFER_BYTES = 2**28
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 _LATE = 9  # eta: the higher, the more the latest weights count
-_REGRET = 1.0  # of other actions than 0 in decisions without a teacher, such as zooms
+_REGRET = 1.0  # of other actions than 0 in decisions without a teacher
 
 
 # Labels.

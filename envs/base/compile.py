@@ -2,6 +2,9 @@
 
 A *kernel* is called from Python, without the interpreter's lock; machine code is cached on disk. Functions under
 :func:`compiled`, :func:`allocating` and :func:`inlined` are parts of kernels.
+
+Private parts of numba are used for two gains: a first call in 60 % of the time, by `_Part` and its compiler, and
+a cache on disk that notices edits to called functions, by `kernel`.
 """
 
 import hashlib
@@ -60,7 +63,7 @@ class _PartLowering(NativeLowering):
 
 
 class _PartCompiler(CompilerBase):
-    """Compiler of parts of kernels, without machine code: the first call takes 10 s instead of 17 s."""
+    """Compiler of parts of kernels, without machine code: the first step takes 29 s of a processor instead of 49 s."""
 
     def define_pipelines(self) -> list[PassManager]:
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
@@ -85,7 +88,7 @@ def _part(**options: Any) -> Callable[[Callable], Any]:
             name = function.__name__
             raise TypeError(f"{name} is compiled only for kernels; in Python, call {name}.py_func")
 
-        def keep(compiled: Any) -> None:
+        def keep(compiled: Any) -> None:  # numba's `add_overload` would also register the key for calls from Python
             dispatcher.overloads[tuple(compiled.signature.args)] = compiled
 
         dispatcher._compile_for_args, dispatcher.add_overload = refuse, keep

@@ -62,7 +62,9 @@ for _name, _formula in vars(features).items():
 
 wrapped, unit, in_view, meets_side = (_SCOPE[name] for name in ("wrapped", "unit", "in_view", "meets_side"))
 range_squared, cos_half_view = _SCOPE["range_squared"], _SCOPE["cos_half_view"]
-disc_blocks, wall_blocks, floor_edges = (_SCOPE[name] for name in ("disc_blocks", "wall_blocks", "floor_edges"))
+disc_blocks, wall_blocks, floor_edges, value_of = (
+    _SCOPE[name] for name in ("disc_blocks", "wall_blocks", "floor_edges", "value_of")
+)
 follow_command, coasted = _SCOPE["follow_command"], _SCOPE["coasted"]
 
 
@@ -71,7 +73,6 @@ _OPTIONS = {
     "missed_detections": float,
     "noisy_velocity": bool,  # a velocity is observed, and with errors
     "line_of_sight": bool,  # a feature needs it
-    "valued": bool,  # a feature needs the value of the target
     "all_there": bool,  # no pair is masked
 }
 _FIELDS = dict.fromkeys(features.SCALES, float) | _OPTIONS

@@ -65,7 +65,7 @@ class KernelState(NamedTuple):
     covered: np.ndarray  # (m, B) bool
     # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
-    scratch: np.ndarray  # (11, B)
+    scratch: np.ndarray  # (10, B)
     # Fixed by the scenario, for all scenes:
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba.core import types
+from numba import types
 from numba.extending import intrinsic
 
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel

@@ -49,12 +49,11 @@ def assign_in_range(state, knowledge, b, share, narrowest, assigned):
 
 
 @inlined
-def executor_rewards(state, poses, motors, tilts, b, rules, action, assigned, rewards):
-    """Write the executor's reward of every sensor of scene b, 0 for a failed one.
+def executor_rewards(state, b, rules, assigned, rewards):
+    """Write the executor's reward of every sensor of scene b, 0 for a failed one, before :func:`charge_turns`.
 
     The reward is the mean over the assigned targets that are present, weighted by value, of ``1 - centring *
-    abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the
-    sensor turned or tilted.
+    abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
@@ -70,8 +69,14 @@ def executor_rewards(state, poses, motors, tilts, b, rules, action, assigned, re
                 else:
                     total -= value
         rewards[b, i] = total / whole if whole > 0.0 and state.working[i, b] else 0.0
+
+
+@inlined
+def charge_turns(state, poses, motors, tilts, b, turn_cost, action, rewards):
+    """Subtract the cost of a turn from the reward of every sensor of scene b that turned or tilted."""
+    for i in range(rewards.shape[1]):
         if has_turned(state, poses, motors, action, i, b) or has_tilted(tilts, i, b):
-            rewards[b, i] -= rules.turn_cost
+            rewards[b, i] -= turn_cost
 
 
 @inlined
@@ -147,7 +152,8 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
         step.about_to_move(state, first, last)
         step.advance(state, p, action, None, first, last)
         for b in range(first, last):
-            executor_rewards(state, state.poses, state.motors, state.tilts, b, rules, action, assigned, rewards)
+            executor_rewards(state, b, rules, assigned, rewards)
+            charge_turns(state, state.poses, state.motors, state.tilts, b, rules.turn_cost, action, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, state.knowledge, b, rules.share, 0.0, assigned)
 
@@ -161,7 +167,8 @@ def executor_results(rows, rules, turned, assigned, rewards, chosen, share):
     state = KernelState(*rows)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            executor_rewards(state, None, None, None, b, rules, turned, assigned, rewards)
+            executor_rewards(state, b, rules, assigned, rewards)
+            charge_turns(state, None, None, None, b, rules.turn_cost, turned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 narrowest = state.parameters[0].narrowest
                 assign_in_range(state, state.knowledge, b, rules.share, narrowest, assigned)

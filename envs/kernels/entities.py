@@ -93,8 +93,8 @@ def _show_sensor(row, state, p, i, b, frame):
 
 
 @compiled
-def _show_entities(state, p, knowledge, cargo, game, shown, b, a, frame):
-    """Write the entities of the masks that member a of a team observes."""
+def _show_movers(state, p, knowledge, cargo, shown, b, a, frame):
+    """Write the sensors and targets of the masks that member a of a team observes."""
     for i in range(state.sensor.shape[0]):
         if shown.sensors_mask[b, a, i]:
             _show_sensor(shown.sensors[b, a, i], state, p, i, b, frame)
@@ -108,6 +108,11 @@ def _show_entities(state, p, knowledge, cargo, game, shown, b, a, frame):
             _place(row, 0, frame, x, y, p)
             _turn(row, 2, frame, speed_x, speed_y, 1.0 / p.max_speed)
             row[4] = cargo.goal[j, b] >= 0
+
+
+@compiled
+def _show_places(state, p, game, shown, b, a, frame):
+    """Write the discs of the mask, and the warehouses, that member a of a team observes."""
     for k in range(state.disc.shape[0]):
         if shown.discs_mask[b, a, k]:
             _place(shown.discs[b, a, k], 0, frame, state.disc[k, X, b], state.disc[k, Y, b], p)
@@ -161,7 +166,8 @@ def _show_to_target(state, p, cargo, game, shown, b, j):
     """Write the observation of target j; features that do not depend on places are given."""
     x, y, own = state.target[j, X, b], state.target[j, Y, b], shown.own[b, j, 0]
     frame, aim, nearest = (x, y, 1.0, 0.0), cargo.goal[j, b], np.inf
-    _show_entities(state, p, None, cargo, game, shown, b, j, frame)
+    _show_movers(state, p, None, cargo, shown, b, j, frame)
+    _show_places(state, p, game, shown, b, j, frame)
     for i in range(state.sensor.shape[0]):
         if shown.sensors_mask[b, j, i]:
             row = shown.sensors[b, j, i]
@@ -183,7 +189,8 @@ def _show_to_sensor(state, p, knowledge, cargo, game, shown, b, i):
     """Write the observation of sensor i."""
     x, y, own = state.sensor[i, X, b], state.sensor[i, Y, b], shown.own[b, i, 0]
     frame = x, y, state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
-    _show_entities(state, p, knowledge, cargo, game, shown, b, i, frame)
+    _show_movers(state, p, knowledge, cargo, shown, b, i, frame)
+    _show_places(state, p, game, shown, b, i, frame)
     for j in range(state.target.shape[0]):
         if shown.targets_mask[b, i, j]:
             row, (_, to_x, to_y) = shown.targets[b, i, j], place_of(state, knowledge, i, j, b)

@@ -15,7 +15,6 @@ from hitmac.envs.base.threads import SCENES_PER_RUN, blocks
 from hitmac.envs.features import Pair
 from hitmac.envs.parts.knowledge import place_of, row_of
 from hitmac.envs.parts.obstacles import disc_at, is_clear, widest_disc
-from hitmac.envs.parts.values import value_of
 
 
 @inlined
@@ -84,12 +83,6 @@ def _find_clear(sensor, disc, walls, scratch, first, last):
             clear[b] = 0.0 if blocked else clear[b]
 
 
-@inlined
-def _find_value(values, per_value, j, x, y):
-    """Return the value of target j at (x, y) / the highest value."""
-    return 1.0 if values is None else value_of(values, j, x, y) * per_value
-
-
 @compiled
 def _mark_valid(state, knowledge, i, j, mask, first, last):
     """Write the mask of sensor i and target j."""
@@ -131,12 +124,9 @@ def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
             measure_offsets(dx, dy, distance, east, north, first, last)
             if scales.line_of_sight:
                 _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
-            for b in range(first, last if scales.valued else first):
-                x, y = sensor[i, X, b] + dx[b], sensor[i, Y, b] + dy[b]
-                state.scratch[10, b] = _find_value(state.values, scales.per_value, j, x, y)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
-                state.scratch[9], state.scratch[10], None,
+                state.scratch[9], state.values, None,
             )  # fmt: skip
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
@@ -162,8 +152,8 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
 
 
 (
-    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR, _VALUE,
-) = range(12)  # fmt: skip
+    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR,
+) = range(11)  # fmt: skip
 
 
 class Index(NamedTuple):
@@ -191,7 +181,7 @@ class Buffers(NamedTuple):
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
     sensor: np.ndarray  # (23 or 25, k) rows of the sensor
-    row: np.ndarray  # (12, k) observed quantities
+    row: np.ndarray  # (11, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 
 
@@ -256,7 +246,7 @@ def _is_shown(state, knowledge, b, i, j, limit):
 def _choose(state, knowledge, index, b, i, buffers, targets):
     """Write the targets of the slots (k,) of sensor i, -1 for empty slots."""
     k, m = targets.shape[0], state.target.shape[0]
-    if k == m:
+    if k == m:  # nothing to choose: all in order
         for j in range(k):
             targets[j] = j if _is_shown(state, knowledge, b, i, j, index.limit)[0] else -1
         return
@@ -288,7 +278,7 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
 
 @compiled
 def _measure(state, knowledge, scales, index, b, i, targets, buffers):
-    """Write the observed quantities of the target of every slot into the row (12, k), and its number."""
+    """Write the observed quantities of the target of every slot into the row (11, k), and its number."""
     row, number = buffers.row, buffers.number
     if knowledge is None:
         listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few listed targets are looked up
@@ -326,9 +316,6 @@ def _measure(state, knowledge, scales, index, b, i, targets, buffers):
             row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.VELOCITY_X, b], known[at.VELOCITY_Y, b]
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
             row[_AGE, s] = known[at.AGE, b]
-    for s in range(targets.shape[0] if scales.valued else 0):
-        x, y = state.sensor[i, X, b] + row[_DX, s], state.sensor[i, Y, b] + row[_DY, s]
-        row[_VALUE, s] = _find_value(state.values, scales.per_value, number[s], x, y)
     if scales.line_of_sight:
         x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state.disc, b)
         for s in range(targets.shape[0]):
@@ -341,13 +328,14 @@ def _write_features(state, scales, chosen, b, i, targets, buffers, pairs):
     (codes, of_sensor), sensor, row = chosen, buffers.sensor, buffers.row
     n, m, k = state.sensor.shape[0], state.target.shape[0], targets.shape[0]
     dx, dy, distance, east, north = row[_DX], row[_DY], row[_DISTANCE], row[_EAST], row[_NORTH]
+    # The rows from PAN_X on are read only with the line of sight (`seen_if_turned`), and where sensors tilt.
     for part in range(sensor.shape[0] if scales.line_of_sight or sensor.shape[0] > at.NUM_ROWS else at.PAN_X):
         for s in range(k):
             sensor[part, s] = state.sensor[i, part, b]
     measure_offsets(dx, dy, distance, east, north, 0, k)
     pair = Pair(
         i, 0, n, m, sensor, dx, dy, distance, east, north, row[_VELOCITY_X], row[_VELOCITY_Y], row[_NOTICED],
-        row[_SEEING], row[_AGE], row[_CLEAR], row[_VALUE], buffers.number,
+        row[_SEEING], row[_AGE], row[_CLEAR], state.values, buffers.number,
     )  # fmt: skip
     for f in range(codes.shape[0]):
         write_feature(codes[f], pairs[:, f], pair, scales, np.uint64(0), np.uint64(k))
@@ -386,7 +374,7 @@ def observe_near(rows, scales, codes, of_sensor, index, shown, share):
     things = max(n, state.target.shape[0]) + 1
     buffers = Buffers(
         np.empty(things), np.empty(things, np.int32), np.empty(BINS, np.int32), np.empty(max(k, most), np.int32),
-        np.empty((state.sensor.shape[1], k)), np.empty((12, k)), np.empty(k, np.int64),
+        np.empty((state.sensor.shape[1], k)), np.empty((11, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):
         _observe_sensors(state, own, (codes, of_sensor), index, shown, buffers, low, high)

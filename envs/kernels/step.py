@@ -239,7 +239,7 @@ def index(rows, chosen, share):
 
 
 # After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts
-# that it needs, and not for every combination of parts.
+# that it needs, in PARTS_OF, and not for every combination of parts.
 
 
 @inlined
@@ -308,3 +308,13 @@ def recall(rows, chosen, share):
     """Update the knowledge of the chosen scenes: at time 0 the previous one is cleared, later it ages by a sub-step."""
     for first, last in runs(chosen, share):
         _recall(rows, first, last)
+
+
+PARTS_OF = {
+    begin: ("rails", "recordings", "poses", "streets", "tilts", "cargo", "game"),
+    settle: ("rails", "poses", "tilts"),
+    look: ("grid", "cargo", "game"),
+    count: ("values",),
+    recall: ("knowledge",),
+}
+"""Parts of a :class:`~hitmac.envs.base.state.KernelState` that a kernel needs; it gets None for the others."""

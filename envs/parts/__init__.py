@@ -6,8 +6,10 @@ A part is a module with
 - ``allocate(scenario, num_envs, padded)``, if it has arrays: those of ``num_envs`` scenes by their names in
   :class:`hitmac.envs.base.state.KernelState`, None where the scenario does not have the part; an axis of scenes has the
   length ``padded``;
+- ``DECISION``, if its sensors decide on something: a :class:`~hitmac.envs.parts.arena.Decision`;
 - ``shapes(scenario)``, if it is drawn: its :class:`~hitmac.envs.parts.arena.Shape` in pictures;
 - kernels, which :mod:`hitmac.envs.kernels.step` calls.
 
-:data:`hitmac.envs.scenario.PARTS` lists them.
+:class:`hitmac.envs.Scenario` lists them as its bases, and :data:`hitmac.envs.kernels.step.PARTS_OF` those that a kernel
+of a start needs.
 """

@@ -64,6 +64,15 @@ class Shape(NamedTuple):
     width: int = 0  # of a line or outline, pixels; 0: that of walls
 
 
+class Decision(NamedTuple):
+    """Decision of every sensor in a sub-step."""
+
+    name: str
+    parameter: str  # of the scenario; where it is empty, sensors have no such decision
+    able: str  # what is so where they have
+    actions: tuple[str, str, str]  # meanings of 0, 1 and 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
     """Name and size of a scenario."""

@@ -410,9 +410,9 @@ def carry(state, cargo, game, first, last):
 
 
 @inlined
-def _is_free(state, p, game, placed, b, x, y, radius, gap):
-    """Return True if a disc overlaps no warehouse, no fixed disc and none of the first `placed` bodies."""
-    n, free = state.sensor.shape[0], True
+def _is_free(state, p, game, placed, b, disc, gap):
+    """Return True if a disc (x, y, radius) is `gap` off all warehouses, fixed discs and the first `placed` bodies."""
+    n, free, (x, y, radius) = state.sensor.shape[0], True, disc
     for v in range(game.warehouse.shape[0]):
         distance = math.hypot(x - game.warehouse[v, X], y - game.warehouse[v, Y])
         free &= distance * _TOLERANCE >= radius + 0.75 * game.size + gap
@@ -444,7 +444,7 @@ def _place_sensors(state, p, game, gap, b):
             sensor[i, at.HEADING, b] = turn * draw_integer(state.stream, b, 0.0, math.ceil(360.0 / turn) - 1.0) - 180.0
             view = draw_between(state.stream, b, p.narrowest, p.widest, False)
             sensor[i, X, b], sensor[i, Y, b], sensor[i, at.FIELD_OF_VIEW, b] = x, y, view
-            free = _is_free(state, p, game, i, b, x, y, game.sensor_radius, gap)
+            free = _is_free(state, p, game, i, b, (x, y, game.sensor_radius), gap)
             for k in range(i):
                 other = sensor[k, at.VIEW_AREA, b] / sensor[k, at.FIELD_OF_VIEW, b]
                 nearest = 0.1 * math.sqrt(min(sensor[i, at.VIEW_AREA, b] / view, other))
@@ -461,7 +461,7 @@ def _place_discs(state, p, game, gap, b):
         for _ in range(MOST_PLACES):
             radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
             x, y = _draw_place(state, p, b, game.disc_area[dealt[k - p.fixed_discs]], radius)
-            free = _is_free(state, p, game, n + k, b, x, y, radius, gap)
+            free = _is_free(state, p, game, n + k, b, (x, y, radius), gap)
             state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b] = x, y, radius if free else 0.0
             if free:
                 break
@@ -477,7 +477,7 @@ def _place_targets(state, p, cargo, game, b):
     for j in range(m):
         for _ in range(MOST_PLACES):
             x, y = _draw_place(state, p, b, p.target_area, 0.0)
-            if _is_free(state, p, game, state.sensor.shape[0] + state.disc.shape[0], b, x, y, 0.0, 0.0):
+            if _is_free(state, p, game, state.sensor.shape[0] + state.disc.shape[0], b, (x, y, 0.0), 0.0):
                 break
         for row in (X, at.GOAL_X):
             target[j, row, b], target[j, row + 1, b] = x, y

@@ -1,6 +1,6 @@
 """Knowledge of the targets from own detections and from messages of other sensors. Compiled by numba.
 
-With full knowledge, a state has no :class:`~hitmac.envs.base.state.Knowledge`.
+With full knowledge, a state has no :class:`Knowledge`.
 """
 
 from dataclasses import dataclass

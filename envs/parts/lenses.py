@@ -10,9 +10,13 @@ from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.formulas import cos_half_view, range_squared
 from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Decision
 from hitmac.envs.validation import Positive, over
 
 KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
+DECISION = Decision(
+    "zoom", "zoom", "lenses zoom", ("keep the field of view", "narrower by zoom_step", "wider by zoom_step")
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,7 +109,7 @@ def drive(state, poses, motors, time_step, action, first, last):
                 way = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
                 command[now] = way * sensor[i, at.TURN, b] / time_step
             heading, rate, angle = sensor[i, at.HEADING, b], 0.0, 0.0
-            if state.working[i, b]:
+            if state.working[i, b]:  # the next slot holds the oldest command, which takes effect now
                 rate, angle = follow_command(motors.law, time_step, sensor[i, at.RATE, b], command[(now + 1) % slots])
             # At a limit the motor stops at once.
             if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):

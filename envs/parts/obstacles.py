@@ -80,6 +80,7 @@ def disc_at(disc, k, b):
 @compiled
 def _see_all(state, first, last):
     """Compute :func:`see` from all pairs of a sensor and a target."""
+    # Each loop over the scenes has one test and no branch, so that the compiler can vectorise it.
     sensor, target, disc, num_present = state.sensor, state.target, state.disc, state.scratch[0]
     for b in range(first, last):
         state.scene[at.NUM_COVERED, b] = 0

@@ -17,10 +17,14 @@ from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.state import X, Y
 from hitmac.envs.features import rail_corners
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Corner, Shape, scaled
+from hitmac.envs.parts.arena import Corner, Decision, Shape, scaled
 from hitmac.envs.validation import Positive, Range
 
 STAND, FORWARD, BACK = 0, 1, 2  # actions of a sensor on a rail: stay, move away from the first corner, towards it
+DECISION = Decision(
+    "move", "rails", "sensors move",
+    ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
+)  # fmt: skip
 # Columns of a corner of a rail after X and Y: its distance along the rail, and the unit vector to the next corner.
 CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(2, 5)
 

@@ -14,11 +14,15 @@ from hitmac.envs.base.state import X, Y
 from hitmac.envs.base.streams import MOST_DRAWS, draw_between, draw_integer, draw_point, draw_uniform
 from hitmac.envs.features import wrapped
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.arena import Area, Corner, Pan, scaled
+from hitmac.envs.parts.arena import Area, Corner, Decision, Pan, scaled
 from hitmac.envs.parts.rails import put_on_rail
 from hitmac.envs.validation import Choice, Fraction, NotNegative, Range, over
 
-STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
+STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor
+DECISION = Decision(
+    "turn", "turn_angle", "sensors turn",
+    ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
+)  # fmt: skip
 _ROUNDING = 1e-9  # tolerance of the limits, degrees
 
 

@@ -15,11 +15,13 @@ from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import inlined
 from hitmac.envs.base.formulas import floor_edges, range_squared
 from hitmac.envs.parts import arena
+from hitmac.envs.parts.arena import Decision
 from hitmac.envs.parts.lenses import squared_ranges
 from hitmac.envs.parts.motors import COMMANDED, has_turned
 from hitmac.envs.validation import Positive, Range, Row, over
 
 DOWN, UP = 1, 2  # actions of a sensor that tilts; 0: stay
+DECISION = Decision("tilt", "tilt_limits", "sensors tilt", ("stay", "down by tilt_step", "up by tilt_step"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,7 @@ def tilt(state, poses, motors, tilts, action, first, last):
                 tilts.moved[i, b] = then != now
                 if then != now and not has_turned(state, poses, motors, action, i, b):
                     state.scene[at.TURNED, b] += 1
-                set_tilt(state, tilts, b, i, then)
+                set_tilt(state, tilts, b, i, then)  # also without a tilt: a zoom has set the range
 
 
 @inlined

@@ -1,15 +1,16 @@
 """Values of the targets, by number and by zone, and the coverage by value. Compiled by numba."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 
 from hitmac.envs import validation
 from hitmac.envs.base import state as at
-from hitmac.envs.base.compile import compiled, inlined
-from hitmac.envs.base.formulas import meets_side
+from hitmac.envs.base.compile import compiled
+from hitmac.envs.base.formulas import value_of
 from hitmac.envs.base.state import X, Y
+from hitmac.envs.features import Values
 from hitmac.envs.parts import arena
 from hitmac.envs.parts.arena import Corner, Shape
 from hitmac.envs.validation import Count, Range
@@ -51,15 +52,6 @@ class Parameters(arena.Parameters):
         return max(self.target_values, default=1.0) * max((1.0, *self.zone_values))
 
 
-class Values(NamedTuple):
-    """Values of targets by number and by place."""
-
-    target: np.ndarray  # (m + 1,) value of each target outside all zones; then their mean
-    corner: np.ndarray  # (C, 2) corners of all zones
-    first: np.ndarray  # (Z + 1,) int64: first corner of each zone
-    zone: np.ndarray  # (Z,) factor of each zone; of several, the last counts
-
-
 def make_values(scenario: Any) -> Values | None:
     """Return the values of a scenario in the form of the kernels; None if all are 1 and one sensor covers a target."""
     if not scenario.has_values and scenario.seen_by == 1:
@@ -78,33 +70,6 @@ def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
 def shapes(scenario: Any) -> list[Shape]:
     """Return the zones."""
     return [Shape("polygon", 0, zone, fill=(214, 160, 20, 40)) for zone in scenario.zones]
-
-
-@inlined
-def is_inside(corner, first, last, x, y):
-    """Return True if (x, y) lies in the polygon of the corners `first` to `last` - 1 or on its border.
-
-    A point is inside if a ray from it crosses an odd number of sides.
-    """
-    inside, before = False, last - 1
-    for k in range(first, last):
-        x1, y1, x2, y2 = corner[before, X], corner[before, Y], corner[k, X], corner[k, Y]
-        border, crossed = meets_side(x1, y1, x2, y2, x, y)
-        if border:
-            return True
-        inside ^= crossed
-        before = k
-    return inside
-
-
-@inlined
-def value_of(values, j, x, y):
-    """Return the value of target j at (x, y); beyond the last target, of one that nobody has seen yet."""
-    value = values.target[min(j, values.target.shape[0] - 1)]
-    for zone in range(values.zone.shape[0] - 1, -1, -1):
-        if is_inside(values.corner, values.first[zone], values.first[zone + 1], x, y):
-            return value * values.zone[zone]
-    return value
 
 
 @compiled

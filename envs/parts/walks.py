@@ -241,42 +241,19 @@ def _evade(state, p, streets, grid, first, last):
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
 
 
-@compiled
-def _as_recorded(state, p, streets, grid, first, last):
-    """Only with `tracks`, and expected as in `past_tracks`."""
-    _stay(state, p, streets, grid, first, last)
-
-
-@compiled
-def _carry_random(state, p, streets, grid, first, last):
-    """With `warehouses`, in random directions, each held for 20 steps."""
-
-
-@compiled
-def _carry_naive(state, p, streets, grid, first, last):
-    """With `warehouses`, from one warehouse to the next."""
-
-
-@compiled
-def _carry_greedy(state, p, streets, grid, first, last):
-    """With `warehouses`, straight to the goals of their loads, with noise."""
-
-
-@compiled
-def _carry_heuristic(state, p, streets, grid, first, last):
-    """As `carry-greedy`, and away from the middle of views."""
-
-
 class Walk(NamedTuple):
     """Walk of the targets, and the assumptions of agents about it."""
 
-    move: Callable
-    """Move every target of some scenes once. Streets and grid are arguments of their own, since numba omits code under
-    ``is not None`` only for arguments."""
+    move: Callable | None
+    """Move every target of some scenes once, as the first line of its docstring says; None: the recordings or the game
+    do, and the walk is among the last of the table. Streets and grid are arguments of their own, since numba omits code
+    under ``is not None`` only for arguments."""
     motion: Literal["goals", "constant velocity", "random", "carry"]
     """The most similar motion of those by which trackers and planners forecast the targets."""
     reacts: bool = False
     """The moves depend on the sensors, so that an episode has no bound of its coverage."""
+    about: str = ""
+    """Meaning of a walk without `move`."""
 
 
 WALKS = {
@@ -286,15 +263,17 @@ WALKS = {
     "still": Walk(_stay, "constant velocity"),
     "evade": Walk(_evade, "constant velocity", reacts=True),
     "streets": Walk(walk_streets, "constant velocity"),
-    "recorded": Walk(_as_recorded, "constant velocity"),
-    "carry-random": Walk(_carry_random, "constant velocity"),
-    "carry-naive": Walk(_carry_naive, "carry"),
-    "carry-greedy": Walk(_carry_greedy, "carry"),
-    "carry-heuristic": Walk(_carry_heuristic, "carry", reacts=True),
+    "recorded": Walk(None, "constant velocity", about="Only with `tracks`, and expected as in `past_tracks`."),
+    "carry-random": Walk(
+        None, "constant velocity", about="With `warehouses`, in random directions, each held for 20 steps."
+    ),
+    "carry-naive": Walk(None, "carry", about="With `warehouses`, from one warehouse to the next."),
+    "carry-greedy": Walk(None, "carry", about="With `warehouses`, straight to the goals of their loads, with noise."),
+    "carry-heuristic": Walk(None, "carry", reacts=True, about="As `carry-greedy`, and away from the middle of views."),
 }
-"""The walks of the targets, by name. The moves of those with warehouses are actions of :mod:`hitmac.envs.duel`."""
+"""The walks of the targets, by name."""
 
-_walk = one_of([walk.move for walk in WALKS.values()])
+_walk = one_of([walk.move for walk in WALKS.values() if walk.move])
 
 
 @compiled

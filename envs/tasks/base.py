@@ -146,9 +146,8 @@ class Task:
     Attributes:
         spec: the declaration of the task.
         team: the acting team, ``"sensors"`` or ``"targets"``.
-        observation_space, action_space: spaces of one scene. An action is by default turns of all sensors, with zooming
-            lenses then their zooms, then their tilts, on rails then their moves, or their rates, ``Box(-1, 1, (n,))``;
-            in some tasks an assignment, ``MultiBinary(n * m)``.
+        observation_space, action_space: spaces of one scene. An action is by default the decisions of all sensors,
+            see :func:`turning_space`; in some tasks an assignment, ``MultiBinary(n * m)``.
         starts: (B,) bool, scenes in which the opponent has not acted since the reset.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
@@ -288,7 +287,7 @@ class Task:
 
     @property
     def actor_space(self) -> spaces.Space:
-        """Action space of one sensor: its turn, and its zoom, tilt and move if it has them; or its targets."""
+        """Action space of one sensor: its decisions, or its targets."""
         return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
 
     def joint_action(self, actions: np.ndarray) -> np.ndarray:
@@ -318,7 +317,7 @@ class Task:
 
 
 def turning_space(scenario: Scenario, sensors: int) -> spaces.MultiDiscrete | spaces.Box:
-    """Return the action space of some sensors: turns, and zooms, tilts and moves if they have them; or rates."""
+    """Return the action space of some sensors: turns, then their other decisions; or rates."""
     if scenario.action == "rate":
         return spaces.Box(-1.0, 1.0, (sensors * len(scenario.decisions),), np.float32)
     return spaces.MultiDiscrete([3] * sensors * len(scenario.decisions))
@@ -364,8 +363,8 @@ def decisions_of(choices: np.ndarray, number: int) -> np.ndarray:
 def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> np.ndarray:
     """Reshape actions of single sensors (B * n,), or (B * n, k) with k decisions each, to those of scenes (B, d n).
 
-    d is the number of :attr:`hitmac.envs.Scenario.decisions`. Missing decisions are 0 (keep the field of view, stay in
-    place), further ones are dropped.
+    d is the number of :attr:`hitmac.envs.Scenario.decisions`. Missing decisions are 0 (no change), further ones are
+    dropped.
     """
     parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])[..., :decisions]
     parts = np.pad(parts, ((0, 0), (0, 0), (0, decisions - parts.shape[-1])))  # (B, n, d)

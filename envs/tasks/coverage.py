@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 
 from hitmac.envs.observation import feature_table
+from hitmac.envs.scenario import decision_table
 from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, angles_of, marginal_coverage
 from hitmac.envs.validation import Choice, NotNegative
 
@@ -23,19 +24,14 @@ class CoverageTask(Task):
     view. The aim is to cover as many targets with as little turning as possible. The default scene is that of HiT-MAC
     (Xu, Zhong, Wang, NeurIPS 2020); :class:`hitmac.envs.Scenario` documents the parameters of all scenes.
 
-    ## Action: ``MultiDiscrete([3] * n)``, and n more for each of `zoom`, `tilt_limits` and `rails` of the scenario
+    ## Action: ``MultiDiscrete([3] * k * n)``, with k decisions of each sensor
 
-    The first n numbers are turns, then with `zoom` n zooms, then with `tilt_limits` n tilts, then with `rails` n moves.
-    A failed sensor does nothing.
+    The first n numbers are turns, then with `zoom` of the scenario n zooms, and so on. A failed sensor does nothing.
 
-    | number | turn of the sensor | zoom | tilt | move |
-    |---|---|---|---|---|
-    | 0 | none | none | none | none |
-    | 1 | left (counter-clockwise) by `turn_angle` | narrower by `zoom_step` | down | from the first corner |
-    | 2 | right (clockwise) by `turn_angle` | wider by `zoom_step` | up | towards the first corner |
+    {decision_table}
 
-    Range^2 x field of view stays constant. A tilt is one by `tilt_step`, a move one by `rail_step`. A sensor circles on
-    a closed rail and stops at the ends of an open one. Moves and zooms cost nothing; a tilt counts as a turn, and both
+    Range^2 x field of view stays constant. Forward is away from the first corner of a rail. A sensor circles on a
+    closed rail and stops at the ends of an open one. Moves and zooms cost nothing; a tilt counts as a turn, and both
     together as one.
 
     ## Tilt
@@ -195,4 +191,5 @@ class CoverageTask(Task):
         return marginal.sum(-1) - self.turn_cost * turned / simulator.state.num_sensors[:, None]
 
 
-CoverageTask.__doc__ = f"{inspect.getdoc(CoverageTask)}\n\n## Features\n\n{feature_table()}\n"
+CoverageTask.__doc__ = (inspect.getdoc(CoverageTask) or "").replace("{decision_table}", decision_table())
+CoverageTask.__doc__ += f"\n\n## Features\n\n{feature_table()}\n"

@@ -19,11 +19,11 @@ except ModuleNotFoundError:
 class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
-    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; with
-    zooming lenses, tilts or rails a turn, zoom, tilt and move, ``MultiDiscrete([3, 3])``; with ``action: rate`` of the
-    scenario a rate, ``Box(-1, 1, (1,))``; in a task of assignments, its targets, ``MultiBinary(m)``. Its reward is that
-    of the sensor if the task has one, else that of the scene. All agents live until the episode ends. The mask of a
-    sensor that is not part of the episode is 0. In a task of targets the agents are ``target_0``, ``target_1``, ...
+    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; with k
+    decisions of a sensor ``MultiDiscrete([3] * k)``; with ``action: rate`` of the scenario a rate, ``Box(-1, 1,
+    (1,))``; in a task of assignments, its targets, ``MultiBinary(m)``. Its reward is that of the sensor if the task has
+    one, else that of the scene. All agents live until the episode ends. The mask of a sensor that is not part of the
+    episode is 0. In a task of targets the agents are ``target_0``, ``target_1``, ...
 
     ``reset(options=...)`` accepts the options of the gymnasium environments and, by PettingZoo's convention, ignores
     others.

@@ -17,9 +17,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     """Batch of scenes of one task for Stable-Baselines3.
 
     A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
-    sensors share. Each of these B * n rows has the observation ``pairs`` (m, d) and ``mask`` (m,), a turn as action
-    (with zooming lenses also a zoom, on rails a move), and the reward of the sensor if the task has one, else that of
-    the scene.
+    sensors share. Each of these B * n rows has the observation ``pairs`` (m, d) and ``mask`` (m,), the decisions of the
+    sensor as action, and the reward of the sensor if the task has one, else that of the scene.
 
     An ended scene is reset within the step. Its last observation is ``info["terminal_observation"]``, its time limit
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from hitmac.envs import Scenario, Simulator, load_scenario, presets
-from hitmac.envs.scenario import with_settings
+from hitmac.envs.scenario import DECISIONS, with_settings
+from hitmac.envs.tasks.coverage import CoverageTask
 from hitmac.envs.validation import CombinedError, allowed, field_types
 
 METRES = Scenario(arena=42)
@@ -330,3 +331,13 @@ def test_names_and_files_without_a_scenario_are_refused(name, text, error, says,
         (tmp_path / name).write_text(text)
     with pytest.raises(error, match=says):
         load_scenario(name)
+
+
+def test_decisions_are_those_of_the_parts_in_the_order_of_an_action():
+    every = Scenario(
+        zoom=(30, 120), tilt_limits=[(10, 60)], mount_height=300, placement="rails", rails=[[(0, 0), (100, 0)]]
+    )
+    assert list(DECISIONS) == ["turn", "zoom", "tilt", "move"] == list(every.decisions)
+    assert Scenario(tilt_limits=[(10, 60)], mount_height=300).decisions == ("turn", "tilt")
+    for name, decision in DECISIONS.items():
+        assert f"| `{name}` | `{decision.parameter}` | {' | '.join(decision.actions)} |" in CoverageTask.__doc__

@@ -22,19 +22,12 @@ from hitmac.agents.policy import Policy, Rates
 from hitmac.agents.registry import Agent
 from hitmac.envs import deployment, features
 from hitmac.envs.files import check_output, read_text, working_folder
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import DECISIONS, Scenario, load_scenario
 from hitmac.envs.validation import plain
 
 PROGRAM = "hitmac export"
 FORMAT, VERSION = "hitmac-export", 1
 CARD, OBSERVE, FEATURES, RUN = "policy.json", "observe.py", "features.py", "run.py"
-MEANINGS = {
-    "turn": ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
-    "zoom": ("keep the field of view", "narrower by zoom_step", "wider by zoom_step"),
-    "tilt": ("stay", "down by tilt_step", "up by tilt_step"),
-    "move": ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
-}
-"""Meanings of the values 0, 1, 2 of each decision."""
 SHARES = {
     "turn": "share, -1 to 1, of the highest of turn_rates, without any of turn_angle in a step; left over 0",
     "zoom": "share, -1 to 1, of zoom_step; wider over 0",
@@ -141,7 +134,7 @@ def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: t
             | ({"nearness": dict(part.nearness)} if part.nearness else {})
             for file, part in parts.items()
         ],
-        "decisions": {name: (SHARES if by_rates else MEANINGS)[name] for name in decisions},
+        "decisions": {name: SHARES[name] if by_rates else DECISIONS[name].actions for name in decisions},
         "idle": policy.idle if isinstance(policy, HierarchicalAgent) else "hold",
         "site": site_of(scenario),
         "runner": _digest(_RUNNER),
