@@ -39,8 +39,8 @@ class Camera(Protocol):
     """
 
     highest_rate: float
-    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared, and `tilt`
-    and `zoom`, those of the device at its last answer."""
+    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared; `steps`,
+    True where it moves by steps; and `answer`, the device's pan, tilt and zoom as last reported."""
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
@@ -380,8 +380,7 @@ class _Supervisor:
             self._doubt("does not report its zoom: its last known field of view counts")
         elif self._zoom:
             self.view = float(view)
-        of_device = (getattr(self._camera, name, math.nan) for name in ("tilt", "zoom"))
-        self.past.append((then, self.known.heading, *of_device))
+        self.past.append((then, self.known.heading, *getattr(self._camera, "answer", (math.nan,) * 3)[1:]))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

@@ -24,7 +24,7 @@ from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import in_short, shortly
 
-SHARED = ("zero", "sign", "pan_range", "tilt_range")
+SHARED = ("zero", "sign", "pan_range", "tilt_zero", "tilt_sign", "tilt_range")
 """Settings that a view has from its driver."""
 
 

@@ -149,7 +149,7 @@ def test_the_pose_of_a_message_comes_before_that_of_the_device():
 
 def test_answers_of_a_device_are_kept_with_their_times():
     driver = Simulated(start=20.0)
-    driver.tilt, driver.zoom = 5.0, 2.0
+    driver.answer = math.nan, 5.0, 2.0
     cameras = Cameras([driver], SITE.replace(num_sensors=1, sensor_positions=[[0, 0]], pan_limits=[[-90, 90]],
                                              sensor_headings=[0], sensor_names=["a"]), print, timeout=5.0)  # fmt: skip
     try:
