@@ -3,8 +3,10 @@
 import math
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,7 +42,8 @@ class Camera(Protocol):
 
     highest_rate: float
     """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared; `steps`,
-    True where it moves by steps; and `answer`, the device's pan, tilt and zoom as last reported."""
+    True where it moves by steps; `sent`, the rates of turn and tilt that the device knows and takes for those ordered;
+    and `answer`, the device's pan, tilt and zoom as last reported."""
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
@@ -88,15 +91,16 @@ class Cameras:
     """
 
     def __init__(
-        self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float
-    ) -> None:
+        self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         tilts, view = make_mount(scenario).limit.tolist(), scenario.of_each_sensor("field_of_view")
-        self._tell, self._all = tell, []
+        self._tell, self._clock, self._all = tell, clock, []
         for i, (name, driver, pan) in enumerate(
             zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
         ):
             limits = [pan, *tilts[i : i + 1]]
-            self._all.append(_Supervisor(name, driver, limits, timeout, tell, zoom=scenario.zoom, view=view[i]))
+            self._all.append(_Supervisor(name, driver, limits, timeout, tell, clock, zoom=scenario.zoom, view=view[i]))
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -106,12 +110,13 @@ class Cameras:
         """Present headings (n,), degrees, extrapolated from the last answers; NaN where they are too old."""
         return self._angles(0)
 
-    def past(self, i: int) -> np.ndarray:
-        """Return the last answers (k, 4) of a camera, and what follows from them for now.
+    def past(self, i: int, since: float = -math.inf) -> np.ndarray:
+        """Return the answers (k, 4) of a camera from the last one before a time on, and what follows for now.
 
         The columns are the time, the heading, and the device's tilt and zoom, NaN where they are unknown.
         """
-        now, rows = time.monotonic(), [*self._all[i].past]
+        now, rows = self._clock(), [*self._all[i].past]
+        del rows[: max(bisect_left(rows, since, key=itemgetter(0)) - 1, 0)]
         heading = self._all[i].known.at(now)
         rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
         return np.array(rows, np.float64).reshape(-1, 4)
@@ -127,7 +132,7 @@ class Cameras:
         return np.array([one.view for one in self._all])
 
     def _angles(self, axis: int) -> np.ndarray:
-        now = time.monotonic()
+        now = self._clock()
         return np.array([one.axes[axis].known.at(now) for one in self._all])
 
     def order(
@@ -202,7 +207,7 @@ class _Axis:
     """Turn or tilt of a camera: its angle, and the order for it."""
 
     def __init__(self, name: str, verb: str, camera: Camera, limits: Sequence[float]) -> None:
-        self.name, self.verb, self.known, self.sent = name, verb, _Known(), math.nan
+        self.name, self.verb, self.known, self.sent, self._real = name, verb, _Known(), math.nan, 0.0
         self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
         self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
         self._order = 0.0, -math.inf  # rate, time
@@ -222,11 +227,11 @@ class _Axis:
             rate = limited(rate, place, self._limits, horizon, self._braking)
         return rate if abs(rate) >= SLOWEST else 0.0
 
-    def sends(self, rate: float, then: float) -> None:
-        """Note a rate that was sent at a time."""
-        self.sent = rate
-        self._reckoned.ordered(rate, then)
-        self.known = _Known(self.known.at(then), then, rate, self.known.answered)
+    def sends(self, rate: float, then: float, real: float) -> None:
+        """Note a rate that was ordered at a time, and the one that the device takes for it."""
+        self.sent, self._real = rate, real
+        self._reckoned.ordered(real, then)
+        self.known = _Known(self.known.at(then), then, real, self.known.answered)
 
     def check(self, angle: float, then: float, least: int) -> None:
         """Raise an error unless an answer is within reach of the one before, as the last `least` ones were."""
@@ -248,7 +253,7 @@ class _Axis:
                 places = f"it reports {angle:.0f} degrees after orders to {self._reckoned.at(then):.0f}"
                 words = f"does not {self.verb} as ordered: {places}; its limits count for both"
             angle = self._reckoned.at(then)
-        self.known = _Known(angle, then, 0.0 if math.isnan(self.sent) else self.sent, then)
+        self.known = _Known(angle, then, 0.0 if math.isnan(self.sent) else self._real, then)
         return words
 
 
@@ -336,8 +341,8 @@ class _Supervisor:
             else:
                 self._camera.move(rates[0], rates[1] if len(rates) > 1 else 0.0)
             self._sent_at, then = now, self._timed(now)
-            for axis, rate in zip(self.axes, rates, strict=True):
-                axis.sends(rate, then)
+            for axis, rate, real in zip(self.axes, rates, getattr(self._camera, "sent", rates), strict=False):
+                axis.sends(rate, then, real)
 
     def _repeat(self) -> float:
         """Return the time after which a rate is sent again: at once to a device that moves by steps."""
@@ -380,7 +385,10 @@ class _Supervisor:
             self._doubt("does not report its zoom: its last known field of view counts")
         elif self._zoom:
             self.view = float(view)
-        self.past.append((then, self.known.heading, *getattr(self._camera, "answer", (math.nan,) * 3)[1:]))
+        answer = getattr(self._camera, "answer", (math.nan,) * 3)[1:]
+        before = self.past[-1][2:] if self.past else answer  # which counts where a part is not reported any more
+        device = (old if math.isnan(new) else new for new, old in zip(answer, before, strict=True))
+        self.past.append((then, self.known.heading, *device))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

@@ -4,10 +4,12 @@
 here, since ``visca-over-ip`` supports one camera at a time: it receives on the device's own port.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import logging
+import math
 import os
 import socket
 import struct
@@ -280,6 +282,8 @@ class Onvif(_Device):
         if "Space" in space and ("Degrees" in space) != (self.units == "degrees"):
             raise ValueError(f"the answer is in {space.rpartition('/')[2]}, but units is {self.units}")
         tilt, zoom = _number(getattr(found, "y", None)), _number(getattr(zoomed, "x", None))
+        if self.units == "normalized" and max(abs(pan), abs(tilt)) > 1.01:
+            raise ValueError(f"the answer is {pan:g}, {tilt:g}, beyond -1 to 1; units may have to be degrees")
         return self._degrees(pan, self.pan_range), self._degrees(tilt, self.tilt_range), zoom
 
     def _degrees(self, share: float, ends: tuple[float, float]) -> float:
@@ -441,7 +445,7 @@ class Visca(_Device):
         if self.transport == "tcp" and self.framing != "plain":
             raise ValueError(f"framing is {self.framing}; it must be plain with transport tcp")
         self._socket: socket.socket | None = None
-        self.steps, self._digits = False, 4  # of the pan
+        self.steps, self.sent, self._digits = False, (0.0, 0.0), 4  # of the pan
 
     def _read(self) -> tuple[float, float, float]:
         """Ask for pan and tilt of the device, degrees, and with `zooms` for its zoom, else NaN."""
@@ -451,12 +455,15 @@ class Visca(_Device):
             raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
         parts = ((digits[:-4], "pan"), (digits[-4:], "tilt"))
         pan, tilt = (_units(part, name, answer, signed=True) / self.units_per_degree for part, name in parts)
-        self._digits = len(digits) - 4
-        zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom") if self.zooms else float("nan")
+        self._digits, zoom = len(digits) - 4, float("nan")
+        if self.zooms:
+            with contextlib.suppress(_SyntaxError):  # of a device that does not report it
+                zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom")
         return pan, tilt, zoom
 
     def move(self, rate: float, tilt_rate: float) -> None:
         """Order rates, degrees per second, or a step."""
+        self.sent = rate, tilt_rate
         if self.steps:
             self._step(rate, tilt_rate)
             return
@@ -472,6 +479,9 @@ class Visca(_Device):
         except _SyntaxError:
             self.steps = True
             self._step(rate, tilt_rate)
+        else:
+            rates = [0.0, *self.speeds][speed], [0.0, *(self.tilt_speeds or self.speeds)][tilt_speed]
+            self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
 
     def _step(self, rate: float, tilt_rate: float) -> None:
         """Move as far as rates lead until the next order, at the highest speed; a device at rest stays there."""

@@ -225,7 +225,7 @@ class Pictures:
 
     def _answers(self, i: int, when: float) -> np.ndarray:
         """Return heading, tilt and zoom (3,) of a camera at a time, and how fast they change; NaN where unknown."""
-        past = self._cameras.past(i)
+        past = self._cameras.past(i, when - ASSUMED)
         if not len(past) or not past[0, 0] <= when <= past[-1, 0] + ASSUMED:
             return np.full((2, 3), np.nan)
         columns, near = (np.unwrap(past[:, 1], period=360.0), *past[:, 2:].T), (when - ASSUMED, when + ASSUMED)

@@ -331,12 +331,16 @@ def test_onvif_names_answers_in_other_units_and_parts_that_are_missing(servers):
     server.degrees = True
     with pytest.raises(ValueError, match="the answer is in SphericalPositionSpaceDegrees, but units is normalized"):
         ptz(server).pose()
+    server.names_space = False
+    with pytest.raises(ValueError, match="the answer is -20, 0, beyond -1 to 1; units may have to be degrees"):
+        ptz(server).pose()
     server.degrees, server.zoom = False, 7.0
     with pytest.raises(ValueError, match="the zoom is 7, beyond 0 to 1"):
         ptz(server).pose()
-    server.tilt.jump(200.0)
-    with pytest.raises(ValueError, match="the tilt is 200 degrees, beyond -90 to 90"):
-        ptz(server).pose()
+    server.tilt.jump(80.0)
+    server.degrees = True
+    with pytest.raises(ValueError, match="the tilt is 80 degrees, beyond -60 to 60"):
+        ptz(server, units="degrees", tilt_range=(-60, 60)).pose()
 
 
 def test_visca_turns_tilts_and_zooms(monkeypatch):
@@ -356,6 +360,8 @@ def test_visca_turns_tilts_and_zooms(monkeypatch):
         "81 09 06 12 ff", "81 09 04 47 ff", "81 01 06 01 05 02 02 02 ff", "81 01 04 47 04 00 00 00 ff",
         "81 01 06 01 01 01 03 03 ff", "81 01 04 3f 02 03 ff",
     ]  # fmt: skip
+    camera, _ = visca(monkeypatch, pose.format(1), "01 11 00 04 00 00 00 02 90 60 02 ff", zooms=zooms)
+    assert math.isnan(camera.pose()[2])  # it does not know the inquiry
     with pytest.raises(ValueError, match="preset is 'door'; it must be a number from 0 to 254"):
         Visca(host="north", preset="door")
 
