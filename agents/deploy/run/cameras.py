@@ -173,11 +173,13 @@ class _Known(NamedTuple):
 class _Reckoned:
     """Heading that follows from the orders since the last answer at rest that agrees with them.
 
-    A camera at rest has turned as ordered if its answer has changed by at least half of it, in the same direction.
+    A camera at rest has turned as ordered if its answer has changed by at least half of it, in the same direction, but
+    for the way ``sum of |d| d / (2 a)`` that changes d of the rate cost at a deceleration a, not 0 after a reversal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, braking: float) -> None:
         self.doubtful = False  # the last answer at rest disagreed
+        self._braking, self._lag = braking, 0.0
         self._start, self._heading, self._rate, self._since = math.nan, math.nan, 0.0, math.inf  # time of the rate
 
     def at(self, now: float) -> float:
@@ -187,6 +189,7 @@ class _Reckoned:
     def ordered(self, rate: float, now: float) -> None:
         """Take a new rate."""
         if rate != self._rate:
+            self._lag += (rate - self._rate) * abs(rate - self._rate) / (2.0 * self._braking)
             self._heading, self._rate, self._since = self.at(now), rate, now
 
     def answered(self, heading: float, now: float) -> None:
@@ -198,9 +201,11 @@ class _Reckoned:
             turned = self._heading - self._start
             found = heading - self._start
             found += 360.0 * round((turned - found) / 360.0)
-            self.doubtful = abs(turned) > SLACK and found * turned < 0.5 * turned**2
+            least = 0.5 * abs(turned) - abs(self._lag)
+            self.doubtful = abs(turned) > SLACK and found * turned < least * abs(turned)
             if not self.doubtful:
                 self._start = self._heading = self._start + found
+                self._lag = 0.0
 
 
 class _Axis:
@@ -211,7 +216,8 @@ class _Axis:
         self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
         self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
         self._order = 0.0, -math.inf  # rate, time
-        self._answer, self._answered, self._agreeing, self._reckoned = math.nan, -math.inf, 1, _Reckoned()
+        self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+        self._reckoned = _Reckoned(self._braking)
 
     def order(self, rate: float, now: float) -> None:
         """Replace the order by a rate."""
@@ -245,7 +251,7 @@ class _Axis:
     def answered(self, angle: float, then: float, restarts: bool) -> str:
         """Take a checked answer; return a message if it is the first that contradicts the orders."""
         if restarts:  # it is not known which orders were followed
-            self._reckoned = _Reckoned()
+            self._reckoned = _Reckoned(self._braking)
         before, words = self._reckoned.doubtful, ""
         self._reckoned.answered(angle, then)
         if self._reckoned.doubtful:

@@ -533,13 +533,17 @@ class Visca(_Device):
             connection.send(header + message)
             until = time.monotonic() + self.answer_within / 3.0
             while answer := self._receive(connection, until, range(first, last + 1)):
-                if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
-                    kind_of_error = _SyntaxError if answer[1:3] == b"\x60\x02" else ValueError
-                    raise kind_of_error(f"the answer is {answer.hex(' ')}, an error of VISCA")
+                self._check(answer)
                 # Without numbers, it may be the answer to an earlier message of the other kind.
                 if self.framing == "numbered" or inquires == (len(answer) > 3):
                     return answer
         raise TimeoutError
+
+    @staticmethod
+    def _check(answer: bytes) -> None:
+        if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
+            kind = _SyntaxError if answer[1:3] == b"\x60\x02" else ValueError
+            raise kind(f"the answer is {answer.hex(' ')}, an error of VISCA")
 
     def _receive(self, connection: socket.socket, until: float, numbers: range) -> bytes:
         """Return the next answer, to a message of these numbers if they count; empty: none until a time."""

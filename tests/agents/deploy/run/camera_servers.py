@@ -100,20 +100,20 @@ class CameraServer:
     """Camera at a port of 127.0.0.1.
 
     `fault` is None, or ``"silent"``, ``"late"`` or ``"nonsense"``; `lost` is the share of messages that get lost. The
-    tilt of the device grows upwards; `zoom` is its position, None: it reports none, and `stuck` that it keeps. It zooms
-    by `zoom_rate` positions a second.
+    tilt of the device grows upwards; `zoom` is its position, None: ONVIF reports none, and `stuck` that it keeps. It
+    zooms by `zoom_rate` positions a second; VISCA reports the zoom if it `tells_zoom`.
     """
 
     LATE = 0.9  # seconds
 
     def __init__(self, motor, lost=0.0, seed=0):
         self.motor, self.lost, self.fault, self.random = motor, lost, None, random.Random(seed)
-        self.tilt, self.stuck, self.zoom_rate, self.zoom = Motor(), False, math.inf, 0.0
+        self.tilt, self.stuck, self.zoom_rate, self.zoom, self.tells_zoom = Motor(), False, math.inf, 0.0, True
 
     @property
     def zoom(self):
         start, end, since = self._zoom
-        if self.zoom_rate == math.inf or None in (start, end):
+        if self.zoom_rate == math.inf or start is None:
             return end
         way = self.zoom_rate * (self.motor.clock() - since)
         return min(start + way, end) if end > start else max(start - way, end)
@@ -217,7 +217,7 @@ class ViscaServer(CameraServer):
                 units = self.random.randrange(2**16)
             tilt = round(self.tilt.reported * 14.4) % 2**16
             return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}{tilt:04x}"), 0xFF])
-        if payload == b"\x81\x09\x04\x47\xff" and self.zoom is not None:
+        if payload == b"\x81\x09\x04\x47\xff" and self.tells_zoom:
             return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{round(self.zoom):04x}"), 0xFF])
         if payload[:4] == b"\x81\x01\x04\x47" and len(payload) == 9:
             self.zooms(int(payload[4:8].hex()[1::2], 16))

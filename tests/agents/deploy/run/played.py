@@ -27,7 +27,8 @@ class Wireless(Visca):
     def _ask(self, kind, message):
         if self.server.fault == "silent" or self.server.loses():
             raise TimeoutError("no answer")
-        return ViscaServer._reply(self.server, message)
+        self._check(answer := ViscaServer._reply(self.server, message))
+        return answer
 
 
 class PlayedCameras(Cameras):

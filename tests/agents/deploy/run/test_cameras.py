@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents.deploy.run.cameras import LONGEST_PAUSE, OLDEST, STARTING, Cameras, _Supervisor, limited
 from hitmac.envs import Scenario
+from tests.agents.deploy.run.camera_servers import Motor as InertMotor
 
 FASTEST = 60.0
 
@@ -343,6 +344,20 @@ def test_a_device_that_takes_slower_rates_for_those_ordered_and_says_so_is_not_d
         rig.run(2.0, rate=0.0)
     assert not rig.said
     assert rig.heading == pytest.approx(rig.motor.now(), abs=0.1)
+
+
+def test_a_motor_that_takes_its_time_to_reverse_is_not_doubted():
+    """A reversal from 20 degrees a second loses 20^2 / 100 = 4 degrees."""
+    rig, random = Rig(limits=(-45.0, 45.0)), np.random.default_rng(0)
+    real = InertMotor(acceleration=100.0, clock=rig.clock)
+    rig.motor.heading, rig.motor.turn = lambda: real.pan, real.order
+    rig.run(2.0)
+    for _ in range(100):
+        for rate in random.choice((-20.0, 0.0, 20.0), 3):
+            rig.run(0.25, rate=rate)
+        rig.run(2.0, rate=0.0)
+    assert not rig.said
+    assert np.ptp((real.lowest, real.highest)) > 10.0
 
 
 def test_what_a_camera_reports_and_how_it_turns_are_told_when_they_differ():
