@@ -1,6 +1,7 @@
 """README, pages, examples and site: links resolve, commands parse, code runs, figures agree."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import json
@@ -42,6 +43,7 @@ from hitmac.agents.training.config import check, completed, given_options, with_
 from hitmac.envs import TASKS, load_scenario
 from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
+from tests.agents.deploy.run.camera_servers import Motor, ViscaServer
 from tests.agents.deploy.run.fakes import SITE
 from tests.agents.evaluate.made import saved
 from tools import reproduce
@@ -295,13 +297,9 @@ def test_a_site_is_made_from_what_you_have(run):
     assert printed[-1].startswith("site.png: no camera can ever see ")
 
 
-def test_cameras_turn_as_the_page_says(run):
-    """The commands of the page in a row, shorter; a detector sends to the second by UDP."""
-    SITE.replace(time_step=0.05).save("site.yaml")
-    Path("cameras.yaml").write_text("0: {driver: simulated}\n1: {driver: simulated}\n")
-    rehearsal, real, watch, evaluate = indented(PAGES["docs/run.md"])
-    line = re.search(r"```json\n(.*?)\n```", PAGES["docs/run.md"])[1].replace('"north", "time": 1700000000.25', "1")
-    run("command", rehearsal.replace("--port 8000", "--port 0 --minutes 0.01"))
+@contextlib.contextmanager
+def detecting(line):
+    """A detector that sends a line again and again, to the UDP address of the context."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
         free.bind(("127.0.0.1", 0))
         address, ended = free.getsockname(), threading.Event()
@@ -309,16 +307,27 @@ def test_cameras_turn_as_the_page_says(run):
     def detect():
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             while not ended.wait(0.02):
-                sender.sendto(line.encode(), address)
+                sender.sendto(line, address)
 
     detector = threading.Thread(target=detect)
     detector.start()
-    short = real.replace("--port 8000", "--port 0 --minutes 0.01 --log real.jsonl --log-detections")
     try:
-        run("command", short.replace("5005", str(address[1])))
+        yield address
     finally:
         ended.set()
         detector.join()
+
+
+def test_cameras_turn_as_the_page_says(run):
+    """The commands of the page in a row, shorter; a detector sends to the second by UDP."""
+    SITE.replace(time_step=0.05).save("site.yaml")
+    Path("cameras.yaml").write_text("0: {driver: simulated}\n1: {driver: simulated}\n")
+    rehearsal, real, watch, evaluate = indented(PAGES["docs/run.md"])
+    line = re.search(r"```json\n(.*?)\n```", PAGES["docs/run.md"])[1].replace('"north", "time": 1700000000.25', "1")
+    run("command", rehearsal.replace("--port 8000", "--port 0 --minutes 0.01"))
+    short = real.replace("--port 8000", "--port 0 --minutes 0.01 --log real.jsonl --log-detections")
+    with detecting(line.encode()) as address:
+        run("command", short.replace("5005", str(address[1])))
     detections = [frame.tolist() for frame in read_log("real.jsonl").detections if len(frame)]
     assert detections[0] == [[1.0, 12.4, 3.1], [1.0, 2.0, -4.5]]
     assert run("command", watch).startswith("watch.html: belief-planner-fast; ")
@@ -342,14 +351,23 @@ def test_what_operators_set_is_as_the_page_says(tmp_path, monkeypatch):
     assert listed == {field.name for field in dataclasses.fields(operation)}
 
 
-def test_a_camera_is_calibrated_as_the_page_says(run):
-    """The commands of the page in a row, with the rows of the example; the line has a place by the view found."""
+@pytest.fixture
+def port():
+    """Port of a played camera at the pan 0 and the tilt -15."""
+    with ViscaServer(Motor(0.0)) as server:
+        server.tilt.jump(-15.0)
+        yield server.port
+
+
+def test_a_camera_is_calibrated_as_the_page_says(run, port):
+    """The commands of the page in a row, with the rows of the example; the line has its place in the run."""
     Path("examples").symlink_to(ROOT / "examples")
     page = PAGES["docs/pixels.md"]
-    make, calibrate, _, _, tracks = indented(page)
+    make, calibrate, _, real, tracks = indented(page)
     run("command", make)
     names = load_scenario("site.yaml").sensor_names
-    Path("cameras.yaml").write_text("".join(f"{name}: {{driver: visca, host: a}}\n" for name in names))
+    drivers = dict.fromkeys(names, "driver: simulated") | {"shop-east": f"driver: visca, host: 127.0.0.1, port: {port}"}
+    Path("cameras.yaml").write_text("".join(f"{name}: {{{drivers[name]}}}\n" for name in names))
     printed = run("command", calibrate)
     assert re.search(r"height +4\.2", printed)
     assert "do not determine" not in printed.replace("do not determine the distortion", "")
@@ -357,7 +375,12 @@ def test_a_camera_is_calibrated_as_the_page_says(run):
     line = re.search(r"```json\n(.*?)\n```", page)[1].encode()
     camera, _, boxes = parse_line(line, names)
     view = load_views("cameras.yaml", load_scenario("site.yaml"))[camera]
-    assert np.isfinite(view.place(boxes.box, 0.0, -15.0, 1.0)).all()
+    with detecting(re.sub(rb'"time": \S+ ', b"", line)) as address:
+        short = f"{real} --port 0 --paused --minutes 0.02 --log real.jsonl --log-detections"
+        run("command", re.sub(r"mqtt://\S+", f"udp://127.0.0.1:{address[1]}", short.replace("--port 8000 ", "")))
+    (shown,) = {tuple(row) for frame in read_log("real.jsonl").detections[2:] for row in frame.tolist()}
+    pose = view.zero, -15.0, 1.0  # the camera on the loopback stands still at pan 0
+    np.testing.assert_allclose(shown, (camera, *view.floor(view.foot(boxes.box), *pose)[0]), atol=0.1)
     Path("boxes.txt").write_text("1,1,900,300,60,220,1\n2,1,904,300,60,220,1\n")
     assert "2 positions of 1 targets" in run("command", tracks)
     table = page.split("## Settings")[1]

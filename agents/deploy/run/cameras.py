@@ -3,8 +3,10 @@
 import math
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -40,8 +42,9 @@ class Camera(Protocol):
     """
 
     highest_rate: float
-    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared, and `tilt`
-    and `zoom`, those of the device at its last answer."""
+    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared; `steps`,
+    True where it moves by steps; `sent`, the rates of turn and tilt that the device knows and takes for those ordered;
+    and `answer`, the device's pan, tilt and zoom as last reported."""
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
@@ -92,18 +95,20 @@ class Cameras:
 
     def __init__(
         self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float,
-        privacy: Sequence[Any] = (),
+        privacy: Sequence[Any] = (), clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         tilts, view = make_mount(scenario).limit.tolist(), scenario.of_each_sensor("field_of_view")
-        self._tell, self._all = tell, []
+        self._tell, self._clock, self._all = tell, clock, []
         for i, (name, driver, pan) in enumerate(
             zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
         ):
             limits = [pan, *tilts[i : i + 1]]
             own = privacy[i] if privacy else None
             self._all.append(
-                _Supervisor(name, driver, limits, timeout, tell, zoom=scenario.zoom, view=view[i], privacy=own)
-            )
+                _Supervisor(
+                    name, driver, limits, timeout, tell, clock, zoom=scenario.zoom, view=view[i], privacy=own,
+                )
+            )  # fmt: skip
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()
@@ -113,12 +118,13 @@ class Cameras:
         """Present headings (n,), degrees, extrapolated from the last answers; NaN where they are too old."""
         return self._angles(0)
 
-    def past(self, i: int) -> np.ndarray:
-        """Return the last answers (k, 4) of a camera, and what follows from them for now.
+    def past(self, i: int, since: float = -math.inf) -> np.ndarray:
+        """Return the answers (k, 4) of a camera from the last one before a time on, and what follows for now.
 
         The columns are the time, the heading, and the device's tilt and zoom, NaN where they are unknown.
         """
-        now, rows = time.monotonic(), [*self._all[i].past]
+        now, rows = self._clock(), [*self._all[i].past]
+        del rows[: max(bisect_left(rows, since, key=itemgetter(0)) - 1, 0)]
         heading = self._all[i].known.at(now)
         rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
         return np.array(rows, np.float64).reshape(-1, 4)
@@ -136,10 +142,10 @@ class Cameras:
     @property
     def untouched(self) -> np.ndarray:
         """Seconds (n,) since a camera last moved without an order, as by its own joystick; infinite: it did not."""
-        return time.monotonic() - np.array([max(axis.moved for axis in one.axes) for one in self._all])
+        return self._clock() - np.array([max(axis.moved for axis in one.axes) for one in self._all])
 
     def _angles(self, axis: int) -> np.ndarray:
-        now = time.monotonic()
+        now = self._clock()
         return np.array([one.axes[axis].known.at(now) for one in self._all])
 
     def order(
@@ -180,11 +186,13 @@ class _Known(NamedTuple):
 class _Reckoned:
     """Heading that follows from the orders since the last answer at rest that agrees with them.
 
-    A camera at rest has turned as ordered if its answer has changed by at least half of it, in the same direction.
+    A camera at rest has turned as ordered if its answer has changed by at least half of it, in the same direction, but
+    for the way ``sum of |d| d / (2 a)`` that changes d of the rate cost at a deceleration a, not 0 after a reversal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, braking: float) -> None:
         self.doubtful = False  # the last answer at rest disagreed
+        self._braking, self._lag = braking, 0.0
         self._start, self._heading, self._rate, self._since = math.nan, math.nan, 0.0, math.inf  # time of the rate
 
     def at(self, now: float) -> float:
@@ -198,6 +206,7 @@ class _Reckoned:
     def ordered(self, rate: float, now: float) -> None:
         """Take a new rate."""
         if rate != self._rate:
+            self._lag += (rate - self._rate) * abs(rate - self._rate) / (2.0 * self._braking)
             self._heading, self._rate, self._since = self.at(now), rate, now
 
     def answered(self, heading: float, now: float) -> None:
@@ -209,21 +218,24 @@ class _Reckoned:
             turned = self._heading - self._start
             found = heading - self._start
             found += 360.0 * round((turned - found) / 360.0)
-            self.doubtful = abs(turned) > SLACK and found * turned < 0.5 * turned**2
+            least = 0.5 * abs(turned) - abs(self._lag)
+            self.doubtful = abs(turned) > SLACK and found * turned < least * abs(turned)
             if not self.doubtful:
                 self._start = self._heading = self._start + found
+                self._lag = 0.0
 
 
 class _Axis:
     """Turn or tilt of a camera: its angle, and the order for it."""
 
     def __init__(self, name: str, verb: str, camera: Camera, limits: Sequence[float]) -> None:
-        self.name, self.verb, self.known, self.sent = name, verb, _Known(), math.nan
+        self.name, self.verb, self.known, self.sent, self._real = name, verb, _Known(), math.nan, 0.0
         self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
         self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
         self._order = 0.0, -math.inf  # rate, time
         self._still, self.moved = math.nan, -math.inf  # answer at rest; time of one that is another without an order
-        self._answer, self._answered, self._agreeing, self._reckoned = math.nan, -math.inf, 1, _Reckoned()
+        self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
+        self._reckoned = _Reckoned(self._braking)
 
     def order(self, rate: float, now: float) -> None:
         """Replace the order by a rate."""
@@ -257,11 +269,11 @@ class _Axis:
         ways = [0.0, *(one * horizon + one * abs(one) / (2.0 * self._braking) for one in (rate, sent))]
         return min(places) + min(ways), max(places) + max(ways)
 
-    def sends(self, rate: float, then: float) -> None:
-        """Note a rate that was sent at a time."""
-        self.sent = rate
-        self._reckoned.ordered(rate, then)
-        self.known = _Known(self.known.at(then), then, rate, self.known.answered)
+    def sends(self, rate: float, then: float, real: float) -> None:
+        """Note a rate that was ordered at a time, and the one that the device takes for it."""
+        self.sent, self._real = rate, real
+        self._reckoned.ordered(real, then)
+        self.known = _Known(self.known.at(then), then, real, self.known.answered)
 
     def check(self, angle: float, then: float, least: int) -> None:
         """Raise an error unless an answer is within reach of the one before, as the last `least` ones were."""
@@ -275,7 +287,7 @@ class _Axis:
     def answered(self, angle: float, then: float, restarts: bool) -> str:
         """Take a checked answer; return a message if it is the first that contradicts the orders."""
         if restarts:  # it is not known which orders were followed
-            self._reckoned = _Reckoned()
+            self._reckoned = _Reckoned(self._braking)
         if restarts or not self._reckoned.rests(then):
             self._still = math.nan
         elif math.isnan(self._still):
@@ -289,7 +301,7 @@ class _Axis:
                 places = f"it reports {angle:.0f} degrees after orders to {self._reckoned.at(then):.0f}"
                 words = f"does not {self.verb} as ordered: {places}; its limits count for both"
             angle = self._reckoned.at(then)
-        self.known = _Known(angle, then, 0.0 if math.isnan(self.sent) else self.sent, then)
+        self.known = _Known(angle, then, 0.0 if math.isnan(self.sent) else self._real, then)
         return words
 
 
@@ -379,8 +391,8 @@ class _Supervisor:
             else:
                 self._camera.move(rates[0], rates[1] if len(rates) > 1 else 0.0)
             self._sent_at, then = now, self._timed(now)
-            for axis, rate in zip(self.axes, rates, strict=True):
-                axis.sends(rate, then)
+            for axis, rate, real in zip(self.axes, rates, getattr(self._camera, "sent", rates), strict=False):
+                axis.sends(rate, then, real)
 
     def _rates(self, now: float, horizon: float) -> list[float]:
         """Return the rates that are allowed now, and grant the field of view asked for if it is."""
@@ -447,8 +459,10 @@ class _Supervisor:
             self._doubt("does not report its zoom: its last known field of view counts")
         elif self._zoom:
             self.view = float(view)
-        of_device = (getattr(self._camera, name, math.nan) for name in ("tilt", "zoom"))
-        self.past.append((then, self.known.heading, *of_device))
+        answer = getattr(self._camera, "answer", (math.nan,) * 3)[1:]
+        before = self.past[-1][2:] if self.past else answer  # which counts where a part is not reported any more
+        device = (old if math.isnan(new) else new for new, old in zip(answer, before, strict=True))
+        self.past.append((then, self.known.heading, *device))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

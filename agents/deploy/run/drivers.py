@@ -4,10 +4,12 @@
 here, since ``visca-over-ip`` supports one camera at a time: it receives on the device's own port.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import json
 import logging
+import math
 import os
 import socket
 import struct
@@ -122,7 +124,10 @@ class Printed(Simulated):
 
 @dataclass(kw_only=True)
 class _Device(_Driver):
-    """Pan-tilt head in a network, with the heading zero + sign * pan, and the tilt tilt_zero + tilt_sign * its tilt."""
+    """Pan-tilt head in a network, with the heading zero + sign * pan, and the tilt tilt_zero + tilt_sign * its tilt.
+
+    `answer` are pan, tilt and zoom of the device at its last answer, the angles in degrees; NaN: unknown.
+    """
 
     host: str = ""
     """Name or address."""
@@ -162,6 +167,21 @@ class _Device(_Driver):
             words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
             raise ValueError(f"zooms is {[list(row) for row in self.zooms]}; it must be {words}")
         self._focal = 1.0 / np.tan(np.radians(self._views / 2.0))
+        self.answer = float("nan"), float("nan"), float("nan")
+
+    def _read(self) -> tuple[float, float, float]:
+        """Ask for pan and tilt of the device, degrees, and its zoom; NaN where the answer has none."""
+        raise NotImplementedError
+
+    def heading(self) -> float:
+        """Ask for the heading, degrees."""
+        self.answer = self._read()
+        return self._heading_of(self.answer[0])
+
+    def pose(self) -> tuple[float, float, float]:
+        """Ask for heading, tilt and field of view, degrees."""
+        pan, tilt, zoom = self.answer = self._read()
+        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
 
     def _view_of(self, position: float) -> float:
         """Return the field of view at a zoom position; NaN without `zooms` or a position."""
@@ -236,7 +256,7 @@ class Onvif(_Device):
         self._moves += [("RelativeMove", {}), ("AbsoluteMove", {})]
         self._zooming: list[tuple[str, dict[str, Any]]] = [("AbsoluteMove", {}), ("RelativeMove", {})]
         widest = float(self._positions[0]) if self.zooms else float("nan")
-        self._last = 0.0, 0.0, widest  # pan, tilt and zoom of the device
+        self.answer = 0.0, 0.0, widest
         if not self.status:
             self._moves = self._moves[-1:]
 
@@ -245,21 +265,12 @@ class Onvif(_Device):
         """True if the device is moved by steps."""
         return not self._moves[0][0].startswith("C")
 
-    def heading(self) -> float:
-        """Ask for the heading, degrees."""
-        return self._heading_of(self._ask()[0])
-
-    def pose(self) -> tuple[float, float, float]:
-        """Ask for heading, tilt and field of view, degrees."""
-        pan, tilt, zoom = self._ask()
-        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
-
-    def _ask(self) -> tuple[float, float, float]:
-        """Return pan and tilt of the device, degrees, NaN where the answer has none, and the zoom."""
+    def _read(self) -> tuple[float, float, float]:
+        """Ask for pan and tilt of the device, degrees, and its zoom; NaN where the answer has none."""
         if not self.status:
             if self._service is None:
-                self._step_to(*self._last[:2])
-            return self._last
+                self._step_to(*self.answer[:2])
+            return self.answer
         status = self._call("GetStatus")
         position = getattr(status, "Position", None)
         found, zoomed = (getattr(position, name, None) for name in ("PanTilt", "Zoom"))
@@ -271,8 +282,9 @@ class Onvif(_Device):
         if "Space" in space and ("Degrees" in space) != (self.units == "degrees"):
             raise ValueError(f"the answer is in {space.rpartition('/')[2]}, but units is {self.units}")
         tilt, zoom = _number(getattr(found, "y", None)), _number(getattr(zoomed, "x", None))
-        self._last = self._degrees(pan, self.pan_range), self._degrees(tilt, self.tilt_range), zoom
-        return self._last
+        if self.units == "normalized" and max(abs(pan), abs(tilt)) > 1.01:
+            raise ValueError(f"the answer is {pan:g}, {tilt:g}, beyond -1 to 1; units may have to be degrees")
+        return self._degrees(pan, self.pan_range), self._degrees(tilt, self.tilt_range), zoom
 
     def _degrees(self, share: float, ends: tuple[float, float]) -> float:
         low, high = ends
@@ -303,14 +315,14 @@ class Onvif(_Device):
 
         self._try(self._moves if x or y else self._stops, arguments)
         if not self.status:
-            self._last = *self._stepped(x, y), self._last[2]
+            self.answer = *self._stepped(x, y), self.answer[2]
 
     def _stepped(self, x: float, y: float) -> tuple[float, float]:
-        pan, tilt, _ = self._last
+        pan, tilt, _ = self.answer
         return pan + x * PERIOD, (0.0 if np.isnan(tilt) else tilt) + y * PERIOD
 
     def _step_to(self, pan: float, tilt: float) -> None:
-        self._call("AbsoluteMove", Position=self._vector("Position", pan, tilt) | self._zoom_at(self._last[2]))
+        self._call("AbsoluteMove", Position=self._vector("Position", pan, tilt) | self._zoom_at(self.answer[2]))
 
     @staticmethod
     def _zoom_at(position: float) -> dict[str, Any]:
@@ -318,7 +330,7 @@ class Onvif(_Device):
 
     def zoom(self, view: float) -> None:
         """Zoom to a field of view, degrees."""
-        position, now = self._position_of(view), self._last[2]
+        position, now = self._position_of(view), self.answer[2]
 
         def arguments(operation: str) -> dict[str, Any]:
             if operation == "AbsoluteMove":
@@ -327,7 +339,7 @@ class Onvif(_Device):
 
         self._try(self._zooming, arguments)
         if not self.status:
-            self._last = *self._last[:2], position
+            self.answer = *self.answer[:2], position
 
     def close(self) -> None:
         """Stop, and go to the preset."""
@@ -401,7 +413,8 @@ def _clock_of(client: Any) -> float:
 class Visca(_Device):
     """Camera with VISCA over IP: Pan-tiltPosInq, Pan-tiltDrive, CAM_ZoomPosInq, CAM_Zoom Direct of Sony's command list.
 
-    A message without an answer is sent again under the next sequence number, up to three times.
+    A device that does not know the drive by speeds is moved by small steps, of its Absolute Position. A message without
+    an answer is sent again under the next sequence number, up to three times.
     """
 
     port: Port = 52381
@@ -432,29 +445,28 @@ class Visca(_Device):
         if self.transport == "tcp" and self.framing != "plain":
             raise ValueError(f"framing is {self.framing}; it must be plain with transport tcp")
         self._socket: socket.socket | None = None
+        self.steps, self.sent, self._digits = False, (0.0, 0.0), 4  # of the pan
 
-    def heading(self) -> float:
-        """Ask for the heading, degrees."""
-        return self._heading_of(self._pan_and_tilt()[0])
-
-    def pose(self) -> tuple[float, float, float]:
-        """Ask for heading, tilt and field of view, degrees."""
-        pan, tilt = self._pan_and_tilt()
-        zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom") if self.zooms else float("nan")
-        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
-
-    def _pan_and_tilt(self) -> tuple[float, float]:
-        """Ask for pan and tilt of the device, degrees."""
+    def _read(self) -> tuple[float, float, float]:
+        """Ask for pan and tilt of the device, degrees, and with `zooms` for its zoom, else NaN."""
         answer = self._ask(b"\x01\x10", b"\x81\x09\x06\x12\xff")
         digits = answer[2:-1]  # 4 hexadecimal digits of the pan, 5 in newer devices, before 4 of the tilt
         if len(digits) not in (8, 9):
             raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
         parts = ((digits[:-4], "pan"), (digits[-4:], "tilt"))
         pan, tilt = (_units(part, name, answer, signed=True) / self.units_per_degree for part, name in parts)
-        return pan, tilt
+        self._digits, zoom = len(digits) - 4, float("nan")
+        if self.zooms:
+            with contextlib.suppress(_SyntaxError):  # of a device that does not report it
+                zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom")
+        return pan, tilt, zoom
 
     def move(self, rate: float, tilt_rate: float) -> None:
-        """Order rates, degrees per second."""
+        """Order rates, degrees per second, or a step."""
+        self.sent = rate, tilt_rate
+        if self.steps:
+            self._step(rate, tilt_rate)
+            return
         speed, tilt_speed = (
             self._speed(rate, self.speeds, 24),
             self._speed(tilt_rate, self.tilt_speeds or self.speeds, 23),
@@ -462,7 +474,23 @@ class Visca(_Device):
         way = 3 if speed == 0 else 2 if self.sign * rate > 0.0 else 1  # stop, right, left
         tilt_way = 3 if tilt_speed == 0 else 1 if self.tilt_sign * tilt_rate > 0.0 else 2  # stop, up, down
         drive = bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), max(tilt_speed, 1), way, tilt_way, 0xFF))
-        self._ask(b"\x01\x00", drive)
+        try:
+            self._ask(b"\x01\x00", drive)
+        except _SyntaxError:
+            self.steps = True
+            self._step(rate, tilt_rate)
+        else:
+            rates = [0.0, *self.speeds][speed], [0.0, *(self.tilt_speeds or self.speeds)][tilt_speed]
+            self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
+
+    def _step(self, rate: float, tilt_rate: float) -> None:
+        """Move as far as rates lead until the next order, at the highest speed; a device at rest stays there."""
+        if not (rate or tilt_rate):
+            return
+        pan, tilt = self.answer[0] + self.sign * rate * PERIOD, self.answer[1] + self.tilt_sign * tilt_rate * PERIOD
+        speeds = len(self.speeds), min(len(self.tilt_speeds or self.speeds), 23) if self._digits == 4 else 0
+        digits = _digits(pan * self.units_per_degree, self._digits) + _digits(tilt * self.units_per_degree, 4)
+        self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x06, 0x02, *speeds, *digits, 0xFF)))
 
     @staticmethod
     def _speed(rate: float, speeds: Sequence[float], most: int) -> int:
@@ -471,8 +499,7 @@ class Visca(_Device):
 
     def zoom(self, view: float) -> None:
         """Zoom to a field of view, degrees."""
-        position = f"{round(self._position_of(view)):04x}"
-        self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x04, 0x47, *(int(digit, 16) for digit in position), 0xFF)))
+        self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x04, 0x47, *_digits(self._position_of(view), 4), 0xFF)))
 
     def _ask(self, kind: bytes, message: bytes) -> bytes:
         """Send a message and return its first answer."""
@@ -506,12 +533,17 @@ class Visca(_Device):
             connection.send(header + message)
             until = time.monotonic() + self.answer_within / 3.0
             while answer := self._receive(connection, until, range(first, last + 1)):
-                if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
-                    raise ValueError(f"the answer is {answer.hex(' ')}, an error of VISCA")
+                self._check(answer)
                 # Without numbers, it may be the answer to an earlier message of the other kind.
                 if self.framing == "numbered" or inquires == (len(answer) > 3):
                     return answer
         raise TimeoutError
+
+    @staticmethod
+    def _check(answer: bytes) -> None:
+        if len(answer) < 3 or answer[1] >> 4 not in (4, 5):  # acknowledged, done
+            kind = _SyntaxError if answer[1:3] == b"\x60\x02" else ValueError
+            raise kind(f"the answer is {answer.hex(' ')}, an error of VISCA")
 
     def _receive(self, connection: socket.socket, until: float, numbers: range) -> bytes:
         """Return the next answer, to a message of these numbers if they count; empty: none until a time."""
@@ -547,6 +579,15 @@ class Visca(_Device):
             if self._socket:
                 self._socket.close()
             self._socket = None
+
+
+class _SyntaxError(ValueError):
+    """Answer of a device that does not know a command."""
+
+
+def _digits(number: float, count: int) -> bytes:
+    """Return the last hexadecimal digits of a whole number, one a byte."""
+    return bytes(int(digit, 16) for digit in f"{round(number) % 16**count:0{count}x}")
 
 
 def _units(digits: bytes, name: str, answer: bytes = b"", *, signed: bool = False) -> float:

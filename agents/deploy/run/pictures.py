@@ -21,7 +21,7 @@ from hitmac.agents.deploy.run.drivers import load_cameras, load_sections
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.scenario import Scenario
 
-SHARED = ("zero", "sign", "pan_range", "tilt_range")
+SHARED = ("zero", "sign", "pan_range", "tilt_zero", "tilt_sign", "tilt_range")
 """Settings that a view has from its driver."""
 
 
@@ -219,7 +219,7 @@ class Pictures:
 
     def _answers(self, i: int, when: float) -> np.ndarray:
         """Return heading, tilt and zoom (3,) of a camera at a time, and how fast they change; NaN where unknown."""
-        past = self._cameras.past(i)
+        past = self._cameras.past(i, when - ASSUMED)
         if not len(past) or not past[0, 0] <= when <= past[-1, 0] + ASSUMED:
             return np.full((2, 3), np.nan)
         columns, near = (np.unwrap(past[:, 1], period=360.0), *past[:, 2:].T), (when - ASSUMED, when + ASSUMED)

@@ -19,7 +19,6 @@ import numpy as np
 
 from hitmac.agents.deploy.run.cameras import SLACK, ZOOM_SLACK
 from hitmac.envs import features, validation
-from hitmac.envs.deployment import is_inside
 from hitmac.envs.parts.lenses import squared_ranges
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.tilt import make_mount
@@ -92,7 +91,7 @@ def uncovered(arcs: Sequence[Span], limits: Sequence[float]) -> list[Span]:
 def arcs_of(corners: np.ndarray, near: float, far: float) -> list[Span]:
     """Return the arcs of bearings, degrees, at which rays from the origin meet a polygon (c, 2) from near to far."""
     found: list[Span] = []
-    if near == 0.0 and is_inside(corners, *np.zeros((2, 1)))[0]:
+    if near == 0.0 and features.is_inside(corners, 0, len(corners), 0.0, 0.0):
         return [(0.0, 360.0)]
     for start, end in zip(corners, np.roll(corners, -1, 0), strict=True):
         side = end - start
@@ -111,7 +110,9 @@ def arcs_of(corners: np.ndarray, near: float, far: float) -> list[Span]:
             found.append((math.degrees(min(bearing, bearing + turn)), math.degrees(max(bearing, bearing + turn))))
     gaps = np.array(uncovered(found, (-math.inf, math.inf)) if found else [(0.0, 360.0)]).reshape(-1, 2)
     middle = np.radians(gaps.mean(-1))
-    whole = is_inside(corners, far * np.cos(middle), far * np.sin(middle))  # rays that meet no side
+    whole = features.is_inside(
+        corners, 0, len(corners), far * np.cos(middle), far * np.sin(middle)
+    )  # rays that meet no side
     return [*found, *map(tuple, gaps[whole].tolist())]
 
 

@@ -232,8 +232,9 @@ class _Problem:
         own, focal = self._split(given)
         low, high = self._view.pan_range
         turned = (own["zero"] + signs[0] * (low + high) / 2 + 180.0) % 360.0 - 180.0 - signs[0] * (low + high) / 2
-        found: dict[str, Any] = {name: round(own[name], 5) for name in ("tilt_zero", "roll", "distortion", "height")}
-        found |= {"zero": round(turned, 3), "sign": signs[0], "tilt_sign": signs[1]}
+        found: dict[str, Any] = {name: round(own[name], 5) for name in ("roll", "distortion", "height")}
+        found |= {"zero": round(turned, 3), "tilt_zero": round(own["tilt_zero"], 3)}
+        found |= {"sign": signs[0], "tilt_sign": signs[1]}
         found |= {"tilt": float(np.median(self._rows[:, 3])), "zoom": float(np.median(self._rows[:, 4]))}
         found["position"] = round(own["x"], 3), round(own["y"], 3)
         found["focal"] = tuple(zip(self._zooms.tolist(), focal.round(2).tolist(), strict=True))

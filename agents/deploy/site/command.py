@@ -15,7 +15,7 @@ from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
-from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.agents.deploy.run.pictures import SHARED, load_views
 from hitmac.agents.deploy.site.calibrate import COLUMNS, calibrate, walked
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
@@ -249,7 +249,8 @@ def calibrate_camera(options: Calibrate) -> None:
     if (view := views[i]) is None:
         if min(options.picture) < 1:
             raise ValueError("--picture must be the size of the picture, width and height, for a camera without a view")
-        view = View(position=scenario.sensor_positions[i], sign=getattr(drivers[i], "sign", 1.0))
+        shared = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
+        view = View(position=scenario.sensor_positions[i], **shared)
     view = dataclasses.replace(view, picture=options.picture) if min(options.picture) > 0 else view
     errors: Any = 0.0
     if options.seen_by:
@@ -263,15 +264,17 @@ def calibrate_camera(options: Calibrate) -> None:
     before = parse_yaml(read_text(options.cameras))
     name = names_of(scenario)[i]
     own = (before[name] if name in before else before[i]).get("view") or {}
-    keys = ["picture", "height", "focal", "distortion", "roll", "tilt_zero", "tilt_sign", "tilt", "zoom"]
-    keys += ["position"] * options.find_position
-    own |= {key: validation.plain(getattr(view, key)) for key in keys}
-    settings: dict[str, Any] = {"zero": view.zero, "sign": view.sign}
-    if not isinstance(drivers[i], Onvif | Visca):
+    keys = ["picture", "height", "focal", "distortion", "roll", "tilt", "zoom"] + ["position"] * options.find_position
+    angles = ["zero", "sign", "tilt_zero", "tilt_sign"]
+    found = {key: validation.plain(getattr(view, key)) for key in keys + angles}
+    settings: dict[str, Any] = {}
+    if isinstance(drivers[i], Onvif | Visca):
+        settings = {key: found.pop(key) for key in angles}
+        own = {key: value for key, value in own.items() if key not in angles}
+    else:
         print(f"its driver has no zero: its program must turn to the heading {view.zero:g} + {view.sign:g} * pan")
-        settings = {}
-    write_settings(options.cameras, scenario, i, settings | {"view": own})
-    print(f"{options.cameras}: {name} has the view found" + ", and its zero and sign" * bool(settings))
+    write_settings(options.cameras, scenario, i, settings | {"view": own | found})
+    print(f"{options.cameras}: {name} has the view found" + ", and its zeros and signs" * bool(settings))
 
 
 def _rows(options: Calibrate, view: View) -> np.ndarray:

@@ -15,23 +15,23 @@ import xml.etree.ElementTree as ET
 class Motor:
     """Pan of a camera, degrees, that follows orders with a delay, a highest rate and an acceleration."""
 
-    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05, lie=None):
-        self.lie, self._past = lie, [(-math.inf, pan)]  # time and pan at each answer
+    def __init__(self, pan=0.0, *, highest_rate=60.0, acceleration=180.0, delay=0.05, lie=None, clock=time.monotonic):
+        self.lie, self._past, self.clock = lie, [(-math.inf, pan)], clock  # time and pan at each answer
         self.highest_rate, self.acceleration, self.delay = highest_rate, acceleration, delay
         self.orders, self.lowest, self.highest = [], pan, pan
-        self._pan, self._rate, self._wanted, self._time = pan, 0.0, 0.0, time.monotonic()
-        self._coming, self._lock = [], threading.Condition()
+        self._pan, self._rate, self._wanted, self._time = pan, 0.0, 0.0, clock()
+        self._coming, self._lock, self.stops = [], threading.Condition(), (-math.inf, math.inf)
 
     @property
     def pan(self):
         with self._lock:
-            self._go(time.monotonic())
+            self._go(self.clock())
             return self._pan
 
     @property
     def reported(self):
         """The pan that its camera reports: the true one, or that of a key of LIES."""
-        now, pan, rate = time.monotonic(), self.pan, self.rate
+        now, pan, rate = self.clock(), self.pan, self.rate
         shown = LIES[self.lie](self._past, now, rate) if self.lie else pan
         self._past.append((now, pan if self.lie != "at rest only" or rate == 0.0 else self._past[-1][1]))
         return pan if shown is None else shown
@@ -39,13 +39,13 @@ class Motor:
     @property
     def rate(self):
         with self._lock:
-            self._go(time.monotonic())
+            self._go(self.clock())
             return self._rate
 
     def order(self, rate, lasts=math.inf):
         """Turn at a rate for some seconds, or until the next order."""
         with self._lock:
-            self._go(now := time.monotonic())
+            self._go(now := self.clock())
             start, rate = now + self.delay, min(max(rate, -self.highest_rate), self.highest_rate)
             self._coming = [one for one in self._coming if one[0] < start] + [(start, rate), (start + lasts, 0.0)]
             self.orders.append(rate)
@@ -54,7 +54,7 @@ class Motor:
     def jump(self, pan):
         """Be at a pan at once."""
         with self._lock:
-            self._go(time.monotonic())
+            self._go(self.clock())
             self._pan = pan
             self.lowest, self.highest = min(self.lowest, pan), max(self.highest, pan)
 
@@ -76,6 +76,7 @@ class Motor:
         speeds_up = min(seconds, abs(change) / self.acceleration)
         end = self._rate + math.copysign(self.acceleration * speeds_up, change)
         self._pan += 0.5 * (self._rate + end) * speeds_up + self._wanted * (seconds - speeds_up)
+        self._pan = min(max(self._pan, self.stops[0]), self.stops[1])
         self._rate, self._time = self._wanted if speeds_up < seconds else end, until
         self.lowest, self.highest = min(self.lowest, self._pan), max(self.highest, self._pan)
 
@@ -99,18 +100,32 @@ class CameraServer:
     """Camera at a port of 127.0.0.1.
 
     `fault` is None, or ``"silent"``, ``"late"`` or ``"nonsense"``; `lost` is the share of messages that get lost. The
-    tilt of the device grows upwards; `zoom` is its position, None: it reports none, and `stuck` that it keeps.
+    tilt of the device grows upwards; `zoom` is its position, None: ONVIF reports none, and `stuck` that it keeps. It
+    zooms by `zoom_rate` positions a second; VISCA reports the zoom if it `tells_zoom`.
     """
 
     LATE = 0.9  # seconds
 
     def __init__(self, motor, lost=0.0, seed=0):
         self.motor, self.lost, self.fault, self.random = motor, lost, None, random.Random(seed)
-        self.tilt, self.zoom, self.stuck = Motor(), 0.0, False
+        self.tilt, self.stuck, self.zoom_rate, self.zoom, self.tells_zoom = Motor(), False, math.inf, 0.0, True
+
+    @property
+    def zoom(self):
+        start, end, since = self._zoom
+        if self.zoom_rate == math.inf or start is None:
+            return end
+        way = self.zoom_rate * (self.motor.clock() - since)
+        return min(start + way, end) if end > start else max(start - way, end)
+
+    @zoom.setter
+    def zoom(self, position):
+        self._zoom = position, position, 0.0
 
     def zooms(self, position):
         """Zoom to a position."""
-        self.zoom = self.zoom if self.stuck else position
+        if not self.stuck:
+            self._zoom = self.zoom, position, self.motor.clock()
 
     def loses(self):
         return self.random.random() < self.lost
@@ -202,7 +217,7 @@ class ViscaServer(CameraServer):
                 units = self.random.randrange(2**16)
             tilt = round(self.tilt.reported * 14.4) % 2**16
             return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{units:04x}{tilt:04x}"), 0xFF])
-        if payload == b"\x81\x09\x04\x47\xff":
+        if payload == b"\x81\x09\x04\x47\xff" and self.tells_zoom:
             return bytes([0x90, 0x50, *(int(digit, 16) for digit in f"{round(self.zoom):04x}"), 0xFF])
         if payload[:4] == b"\x81\x01\x04\x47" and len(payload) == 9:
             self.zooms(int(payload[4:8].hex()[1::2], 16))
@@ -225,7 +240,8 @@ class OnvifServer(CameraServer):
 
     def __init__(self, motor, *, lost=0.0, seed=0):
         super().__init__(motor, lost, seed)
-        self._ends, self.refused, self.ahead, self.degrees = threading.Event(), (), 0.0, False
+        self._ends, self.refused, self.ahead = threading.Event(), (), 0.0
+        self.degrees, self.names_space = False, True  # of its answers
         camera = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -338,7 +354,8 @@ class OnvifServer(CameraServer):
             x = self.random.choice((math.nan, 7.5, "east", *(self.random.uniform(-1.0, 1.0) for _ in range(4))))
         y, space = self.tilt.reported / 90.0, ""
         if self.degrees:
-            x, y, space = 180.0 * x, 90.0 * y, f' space="{SPACES}SphericalPositionSpaceDegrees"'
+            x, y = 180.0 * x, 90.0 * y
+            space = f' space="{SPACES}SphericalPositionSpaceDegrees"' if self.names_space else ""
         zoom = "" if self.zoom is None else f'<tt:Zoom x="{self.zoom}"/>'
         return (
             f'<ptz:GetStatusResponse><ptz:PTZStatus><tt:Position><tt:PanTilt x="{x}" y="{y}"{space}/>{zoom}'

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents.deploy.run.cameras import LONGEST_PAUSE, OLDEST, STARTING, Cameras, _Supervisor, limited
 from hitmac.envs import Scenario
+from tests.agents.deploy.run.camera_servers import Motor as InertMotor
 
 FASTEST = 60.0
 
@@ -312,6 +313,7 @@ REPORTS = {
     "at rest only": lambda rig: rig.motor.now() if rig.motor.rate == 0.0 else rig.before(1e9),
     "once a second": lambda rig: rig.before(rig.clock.time % 1.0),
     "late by a second": lambda rig: rig.before(1.0),
+    "in other units": lambda rig: rig.motor.now() / 180.0,
 }
 
 
@@ -324,7 +326,38 @@ def test_a_camera_that_lies_about_its_heading_stays_within_its_limits(report):
         rig.run(5.0, rate=30.0 * (-1) ** k)
     assert 40.0 < rig.motor.far <= 45.0 + 30.0 * 0.1
     doubted = [line for line in rig.said if line.startswith("camera north does not turn as ordered")]
-    assert len(doubted) == (report == "constant")
+    assert len(doubted) == (report in ("constant", "in other units"))
+
+
+def test_a_device_that_takes_slower_rates_for_those_ordered_and_says_so_is_not_doubted():
+    rig = Liar(REPORTS["honest"])
+    turn, motor = rig.motor.turn, rig.motor
+
+    def slower(rate):
+        turn(0.4 * rate)
+        motor.sent = 0.4 * rate, 0.0
+
+    motor.turn = slower
+    rig.run(2.0)
+    for k in range(6):
+        rig.run(1.0, rate=20.0 * (-1) ** k)
+        rig.run(2.0, rate=0.0)
+    assert not rig.said
+    assert rig.heading == pytest.approx(rig.motor.now(), abs=0.1)
+
+
+def test_a_motor_that_takes_its_time_to_reverse_is_not_doubted():
+    """A reversal from 20 degrees a second loses 20^2 / 100 = 4 degrees."""
+    rig, random = Rig(limits=(-45.0, 45.0)), np.random.default_rng(0)
+    real = InertMotor(acceleration=100.0, clock=rig.clock)
+    rig.motor.heading, rig.motor.turn = lambda: real.pan, real.order
+    rig.run(2.0)
+    for _ in range(100):
+        for rate in random.choice((-20.0, 0.0, 20.0), 3):
+            rig.run(0.25, rate=rate)
+        rig.run(2.0, rate=0.0)
+    assert not rig.said
+    assert np.ptp((real.lowest, real.highest)) > 10.0
 
 
 def test_what_a_camera_reports_and_how_it_turns_are_told_when_they_differ():
@@ -432,8 +465,12 @@ def test_a_tilt_at_its_end_and_jumps_of_a_tilt_are_told():
 )
 def test_a_lens_that_fails_is_told_once_and_the_camera_goes_on_turning(lens, words):
     rig = PtzRig()
+    rig.motor.answer = 0.0, -30.0, 0.0
+    rig.steer(1.0, 0.0)
     rig.lens = lens
-    rig.steer(30.0, 0.0, 30.0)
+    rig.motor.answer = 0.0, -30.0, 0.0 if lens == "stuck" else math.nan
+    rig.steer(29.0, 0.0, 30.0)
+    assert rig.supervisor.past[-1][2:] == (-30.0, 0.0)  # of the device
     assert words in rig.said
     assert len(rig.said) == len(set(rig.said))
     assert rig.supervisor.view == 60.0

@@ -331,12 +331,16 @@ def test_onvif_names_answers_in_other_units_and_parts_that_are_missing(servers):
     server.degrees = True
     with pytest.raises(ValueError, match="the answer is in SphericalPositionSpaceDegrees, but units is normalized"):
         ptz(server).pose()
+    server.names_space = False
+    with pytest.raises(ValueError, match="the answer is -20, 0, beyond -1 to 1; units may have to be degrees"):
+        ptz(server).pose()
     server.degrees, server.zoom = False, 7.0
     with pytest.raises(ValueError, match="the zoom is 7, beyond 0 to 1"):
         ptz(server).pose()
-    server.tilt.jump(200.0)
-    with pytest.raises(ValueError, match="the tilt is 200 degrees, beyond -90 to 90"):
-        ptz(server).pose()
+    server.tilt.jump(80.0)
+    server.degrees = True
+    with pytest.raises(ValueError, match="the tilt is 80 degrees, beyond -60 to 60"):
+        ptz(server, units="degrees", tilt_range=(-60, 60)).pose()
 
 
 def test_visca_turns_tilts_and_zooms(monkeypatch):
@@ -356,8 +360,55 @@ def test_visca_turns_tilts_and_zooms(monkeypatch):
         "81 09 06 12 ff", "81 09 04 47 ff", "81 01 06 01 05 02 02 02 ff", "81 01 04 47 04 00 00 00 ff",
         "81 01 06 01 01 01 03 03 ff", "81 01 04 3f 02 03 ff",
     ]  # fmt: skip
+    camera, _ = visca(monkeypatch, pose.format(1), "01 11 00 04 00 00 00 02 90 60 02 ff", zooms=zooms)
+    assert math.isnan(camera.pose()[2])  # it does not know the inquiry
     with pytest.raises(ValueError, match="preset is 'door'; it must be a number from 0 to 254"):
         Visca(host="north", preset="door")
+
+
+def test_visca_moves_by_steps_where_a_device_knows_no_drive(monkeypatch):
+    """Absolute positions, a tenth of a second away, with four or five digits of the pan; at rest none."""
+    for pan, number in (("00 00 09 00", "00 00 06 05"), ("00 00 00 09 00", "00 00 00 06 05")):
+        count = len(pan.split())
+        pose = f"01 11 00 {7 + count:02x} 00 00 00 01 90 50 {pan} 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
+        refused, done = "01 11 00 04 00 00 00 02 90 60 02 ff", "01 11 00 03 00 00 00 {:02x} 90 41 ff"
+        camera, wire = visca(monkeypatch, RESET_DONE, pose, refused, done.format(3))
+        camera.heading()
+        camera.move(30.0, 20.0)  # counter-clockwise and down, by 3 and 2 degrees
+        camera.move(0.0, 0.0)
+        speeds = "18 17" if count == 4 else "18 00"  # newer devices have one speed for both
+        assert camera.steps
+        assert [line[24:] for line in wire.sent[2:]] == [
+            "81 01 06 01 0c 08 01 02 ff", f"81 01 06 02 {speeds} {number} 0f 0f 05 03 ff",
+        ]  # fmt: skip
+    camera, wire = visca(monkeypatch, "01 11 00 04 00 00 00 01 90 61 41 ff")  # it cannot now, as without power
+    with pytest.raises(ValueError, match="an error of VISCA"):
+        camera.move(30.0, 0.0)
+    assert not camera.steps
+
+
+def test_what_a_device_answers_reaches_the_pictures(servers, tmp_path):
+    """Its own tilt and zoom, by which pixels have places."""
+    for server, end in zip(servers, (1, 0x4000), strict=True):
+        server.tilt.jump(-12.0)
+        server.zoom = end / 2
+    site = HALL.replace(zoom=[20, 60], field_of_view=60, tilt_limits=[[0, 50]], mount_height=3)
+    login = "user: operator, password_env: HALL_PASSWORD"
+    file = tmp_path / "cameras.yaml"
+    file.write_text(
+        f"0: {{driver: onvif, host: 127.0.0.1, port: {servers[0].port}, {login}, zooms: [[0, 60], [1, 20]]}}\n"
+        f"1: {{driver: visca, host: 127.0.0.1, port: {servers[1].port}, zooms: [[0, 60], [0x4000, 20]]}}\n"
+    )
+    cameras = Cameras(load_cameras(file, site), site, print, timeout=9.0)
+    try:
+        for i, zoom in enumerate((0.5, 0x2000)):
+            end = time.monotonic() + 20.0
+            while not len(past := cameras.past(i)):
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            np.testing.assert_allclose(past[-1, 2:], (-12.0, zoom), atol=0.04)
+    finally:
+        cameras.close()
 
 
 def test_the_zooms_of_a_device_reach_as_far_as_the_sites(tmp_path):

@@ -28,7 +28,7 @@ class Turning:
     def heading(self, when):
         return 30.0 * np.interp(np.mod(when, 8.0), [0, 2, 4, 6, 8], [-1, -1, 1, 1, -1])
 
-    def past(self, i):
+    def past(self, i, since=-math.inf):
         times = np.arange(max(self.now - 40.0, 0.0), self.now, 0.1)
         return np.column_stack((times, self.heading(times), *np.full((2, len(times)), [[math.nan], [self.zoom]])))
 
@@ -149,7 +149,7 @@ def test_the_pose_of_a_message_comes_before_that_of_the_device():
 
 def test_answers_of_a_device_are_kept_with_their_times():
     driver = Simulated(start=20.0)
-    driver.tilt, driver.zoom = 5.0, 2.0
+    driver.answer = math.nan, 5.0, 2.0
     cameras = Cameras([driver], SITE.replace(num_sensors=1, sensor_positions=[[0, 0]], pan_limits=[[-90, 90]],
                                              sensor_headings=[0], sensor_names=["a"]), print, timeout=5.0)  # fmt: skip
     try:
@@ -173,7 +173,7 @@ def line(camera, time, **more):
 
 
 class Seen(Fleet):
-    def past(self, i):
+    def past(self, i, since=-math.inf):
         return np.array([[-9.0, self.headings[i], math.nan, math.nan], [99.0, self.headings[i], math.nan, math.nan]])
 
 
@@ -191,7 +191,7 @@ def test_boxes_reach_the_tracker_with_their_covariances():
 
 def test_the_loop_places_boxes_with_the_heading_before_the_latency():
     class Swinging(Seen):
-        def past(self, i):
+        def past(self, i, since=-math.inf):
             times = np.arange(-5.0, 50.0, 0.1)
             return np.column_stack((times, 30.0 * np.sin(times), *np.full((2, len(times)), math.nan)))
 

@@ -103,20 +103,24 @@ def test_the_command_writes_what_it_finds_and_keeps_the_rest(site, capsys):
     printed = capsys.readouterr().out
     assert "median: " in printed
     assert "height" in printed
-    assert printed.endswith("cameras.yaml: south has the view found, and its zero and sign\n")
+    assert printed.endswith("cameras.yaml: south has the view found, and its zeros and signs\n")
     text = (site / "cameras.yaml").read_text()
     assert "# by hand" in text
     assert "# at the door" in text
     own = yaml.safe_load(text)[1]
     assert own["view"]["classes"] == ["person"]
     assert own["zero"] == pytest.approx(70, abs=0.5)
-    assert own["sign"] == -1
+    assert (own["sign"], own["tilt_sign"]) == (-1, -1)
+    assert own["tilt_zero"] == pytest.approx(20, abs=0.5)  # of the driver, which also tilts by it
+    assert not {"zero", "tilt_zero", "tilt_sign"} & own["view"].keys()
     assert "position" not in own["view"]
     assert load_views(site / "cameras.yaml", HALL)[1].height == pytest.approx(5.5, abs=0.2)
     main(["calibrate", "north.csv", "--picture", "1920", "1080", "--height", "5.5"])
     assert "its driver has no zero: its program must turn to the heading" in capsys.readouterr().out
     north, south = load_views(site / "cameras.yaml", HALL)
     assert (north.height, north.position) == (5.5, (0.0, 0.0))
+    assert north.zero == pytest.approx(70, abs=0.5)  # for messages with a pan
+    assert south.tilt_zero == pytest.approx(20, abs=0.5)
     assert south.classes == ("person",)
 
 
