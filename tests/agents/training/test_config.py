@@ -65,7 +65,7 @@ def test_the_levels_of_hit_mac_have_defaults_of_their_own():
 
 def test_both_levels_of_a_game_observe_beliefs_by_default():
     game = load_scenario("mate-4v8-9")
-    for algorithm, decision, goals_every in (("imitation", 1, 10_000), ("ppo", 10, 10)):
+    for algorithm, decision, goals_every in (("imitation", 1, 10_000), ("ppo", 10, 60)):
         asked = sizes.completed(HitMacOptions(algorithm=algorithm), {"algorithm"}, game)
         executor, coordinator = levels(asked, Path("runs/x"), game)
         assert executor.features == coordinator.features == BELIEFS
