@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 
 from hitmac.agents.deploy.run.cameras import SLACK
 from hitmac.agents.deploy.run.privacy import DAYS, Privacy, Zone, arcs_of, uncovered
-from hitmac.envs import Scenario
-from hitmac.envs.deployment import is_inside
+from hitmac.envs import Scenario, features
 from hitmac.envs.parts.tilt import footprints
 from tests.agents.deploy.run.test_cameras import PtzRig, Rig
 
 SQUARE = [(4, -2), (8, -2), (8, 2), (4, 2)]  # ahead of a camera at the origin with the heading 0
+
+
+def is_inside(polygon, x, y):
+    """Return True for points in a polygon (c, 2)."""
+    return features.is_inside(polygon, 0, len(polygon), x, y)
 
 
 def site(**changes):
