@@ -211,7 +211,7 @@ class Simulator:
         Args:
             action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions
                 of :attr:`Scenario.decisions` one after another, with the meanings in
-                :data:`hitmac.envs.scenario.DECISIONS`. Any other number counts as 0. With motors also (B, n)
+                ``hitmac.envs.scenario.DECISIONS``. Any other number counts as 0. With motors also (B, n)
                 floating-point shares in [-1, 1] of their highest rate, and with `tilt_limits` (B, 2 n), the others of
                 `tilt_step`, down over 0; in a game also (B, n, 2) floating-point degrees by which the sensors turn and
                 zoom (over 0: left, and wider), limited to `turn_angle` and `zoom_step`.
