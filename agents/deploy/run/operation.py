@@ -1,4 +1,4 @@
-"""What operators set for a camera: moves an hour, rest, private zones, and when the agent has it back after people.
+"""Settings of operators: the most moves of a camera in an hour, its rest, private zones, and its return from people.
 
 Between the agent's decision and the order to the camera, :class:`Operations` holds or replaces the agent's order. A
 move begins when a camera is ordered to turn or tilt that was not before, or the other way than before.

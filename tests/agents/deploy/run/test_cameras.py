@@ -290,9 +290,10 @@ def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
 class Liar(Rig):
     """A rig whose motor accelerates, and whose camera reports what `report` makes of the true heading and the time."""
 
-    def __init__(self, report, acceleration=math.inf):
-        super().__init__(limits=(-45.0, 45.0))
-        motor, self.past = self.motor, []
+    def __init__(self, report, acceleration=math.inf, limits=(-45.0, 45.0), start=0.0):
+        super().__init__(limits)
+        motor, self.past, self.start = self.motor, [], start
+        motor.place = start
         motor.fault = lambda: report(self)
         self.acceleration = acceleration
 
@@ -304,7 +305,7 @@ class Liar(Rig):
 
     def before(self, seconds):
         """Return the true heading some seconds ago."""
-        return next((place for time, place in reversed(self.past) if time <= self.clock.time - seconds), 0.0)
+        return next((place for time, place in reversed(self.past) if time <= self.clock.time - seconds), self.start)
 
 
 REPORTS = {

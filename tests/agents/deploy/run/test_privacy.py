@@ -12,7 +12,7 @@ from hitmac.agents.deploy.run.cameras import SLACK
 from hitmac.agents.deploy.run.privacy import DAYS, Privacy, Zone, arcs_of, uncovered
 from hitmac.envs import Scenario, features
 from hitmac.envs.parts.tilt import footprints
-from tests.agents.deploy.run.test_cameras import PtzRig, Rig
+from tests.agents.deploy.run.test_cameras import Liar, PtzRig, Rig
 
 SQUARE = [(4, -2), (8, -2), (8, 2), (4, 2)]  # ahead of a camera at the origin with the heading 0
 
@@ -229,27 +229,9 @@ LIES = {
 }
 
 
-class Liar(Rig):
-    """A rig whose camera reports what `report` makes of the true heading and the time."""
-
-    def __init__(self, report):
-        super().__init__()
-        self.past, self.motor.place = [], 180.0
-        self.motor.fault = lambda: report(self)
-
-    def run(self, seconds, rate=math.nan):
-        until = self.clock.time + seconds
-        while self.clock.time < until - 1e-9:
-            super().run(1e-3, rate)
-            self.past.append((self.clock.time, self.motor.now()))
-
-    def before(self, seconds):
-        return next((place for when, place in reversed(self.past) if when <= self.clock.time - seconds), 180.0)
-
-
 @pytest.mark.parametrize("lie", LIES)
 def test_a_camera_that_lies_about_its_heading_does_not_look_at_a_zone(lie):
-    rig = Liar(LIES[lie])
+    rig = Liar(LIES[lie], limits=(-math.inf, math.inf), start=180.0)
     guarded(rig)
     rig.run(2.0)
     for k in range(6):
