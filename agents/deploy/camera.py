@@ -18,7 +18,6 @@ from hitmac.envs.validation import Fraction, NotNegative, Positive, Row, over
 
 Pair = Annotated[tuple[float, float], Row(("u", "v"))]
 _EDGE = 0.004  # distance to the edge of the picture at which a box is cut by it, of its width and height
-_STEPS = np.array([0.5, 0.5, 0.02, 0.02])  # of the differences for covariances: pixels, degrees
 _HORIZON = 3.0  # standard deviations that a ray must be below the horizon
 _ZOOM = 0.02  # share of the zoom by which it may be beyond the calibrated ones
 
@@ -31,13 +30,11 @@ def axes(heading: Any, tilt: Any, roll: Any) -> np.ndarray:
         tilt: (k,) degrees below the horizon.
         roll: (k,) degrees clockwise about the line of sight, as seen from behind the camera.
     """
-    h, t, r = np.broadcast_arrays(*np.atleast_1d(*(np.radians(angle) for angle in (heading, tilt, roll))))
-    (east, north, level), (sunk, cos, sin) = (np.cos(h), np.sin(h), np.cos(t)), (np.sin(t), np.cos(r), np.sin(r))
-    ahead = np.stack((level * east, level * north, -sunk), -1)
-    right = np.stack((north, -east, np.zeros_like(h)), -1)
-    down = np.stack((-sunk * east, -sunk * north, -level), -1)
-    cos, sin = cos[:, None], sin[:, None]
-    return np.stack((cos * right + sin * down, cos * down - sin * right, ahead), -2)
+    angles = np.radians(np.broadcast_arrays(heading, tilt, roll)).reshape(3, -1)
+    (east, level, cos), (north, sunk, sin) = np.cos(angles), np.sin(angles)
+    right = cos * north - sin * sunk * east, -cos * east - sin * sunk * north, -sin * level
+    down = -cos * sunk * east - sin * north, -cos * sunk * north + sin * east, -cos * level
+    return np.moveaxis(np.array((right, down, (level * east, level * north, -sunk))), -1, 0)
 
 
 def undistorted(offset: np.ndarray, focal: Any, distortion: float) -> np.ndarray:
@@ -235,15 +232,31 @@ class View:
         cut = np.stack(((boxes[:, 0] <= _EDGE * width) | (boxes[:, 2] >= (1.0 - _EDGE) * width), edge), -1)
         errors = np.empty((len(boxes), 4))
         errors[:, :2] = np.where(cut, np.maximum(size / 2, self.pixel_error), self.pixel_error)
-        errors[:, 2:] = np.hypot(self.angle_error, moved)
-        given = np.column_stack((at, np.broadcast_to((heading, tilt), at.shape)))  # (k, 4) u, v, heading, tilt
-        steps = np.concatenate((np.zeros((1, 4)), np.diag(_STEPS), -np.diag(_STEPS)))[:, None]  # (9, 1, 4)
-        u, v, headings, tilts = (given + steps).reshape(-1, 4).T
-        rays = self._rays(np.stack((u, v), -1), headings, tilts, zoom)
-        place, high, low = np.split(self._hits(rays, self.above).reshape(9, -1, 2), (1, 5))
-        slope = np.moveaxis((high - low) / (2.0 * _STEPS[:, None, None]), 0, -1) * errors[:, None]  # (k, 2, 4)
-        covariance = slope @ slope.swapaxes(-1, -2)
-        rows, ray = np.column_stack((place[0], covariance[:, (0, 0, 1), (0, 1, 1)])), rays[: len(at)]
-        below = np.arctan2(-np.sign(self.height - self.above) * ray[:, 2], np.hypot(ray[:, 0], ray[:, 1]))
-        least = _HORIZON * np.hypot(self.pixel_error / self.focal_at(zoom), np.radians(errors[:, 3]))
+        errors[:, 2:] = np.radians(np.hypot(self.angle_error, moved))
+        ray, place, slope = self._slopes(at, heading, tilt, zoom)
+        slope *= errors[..., None]
+        covariance = slope.swapaxes(-1, -2) @ slope
+        rows = np.column_stack((place, covariance[:, (0, 0, 1), (0, 1, 1)]))
+        below = np.arctan2(-math.copysign(1.0, self.height - self.above) * ray[:, 2], np.hypot(ray[:, 0], ray[:, 1]))
+        least = _HORIZON * np.hypot(self.pixel_error / self.focal_at(zoom), errors[:, 3])
         return np.where((below > least)[:, None], rows, np.nan)
+
+    def _slopes(self, pixels: np.ndarray, heading: float, tilt: float, zoom: float) -> tuple[np.ndarray, ...]:
+        """Return the rays (k, 3) and places (k, 2) of pixels (k, 2), and the derivatives (k, 4, 2) of the places.
+
+        They are those with respect to u, v, and heading and tilt in radians.
+        """
+        focal, k = self.focal_at(zoom), self.distortion
+        turned = axes(heading, self.tilt_zero + self.tilt_sign * tilt, self.roll)[0]
+        offset = pixels - np.divide(self.picture, 2)
+        ray, d = undistorted(offset, focal, k) @ turned, offset / focal
+        scale = 1.0 + k * (d**2).sum(-1)[:, None, None]
+        change = np.empty((len(pixels), 4, 3))  # of the ray
+        change[:, :2] = (np.eye(2) / scale - 2.0 * k * d[:, :, None] * d[:, None] / scale**2) / focal @ turned[:2]
+        east, north = math.cos(math.radians(heading)), math.sin(math.radians(heading))
+        change[:, 2] = ray @ [(0.0, 1.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, 0.0)]  # turned about the vertical
+        change[:, 3] = ray @ [(0.0, 0.0, -east), (0.0, 0.0, -north), (east, north, 0.0)]  # about the level line
+        place, sunk = self._hits(ray, self.above), -ray[:, 2:, None]
+        away = place - np.array(self.position or (0.0, 0.0))
+        slope = ((self.height - self.above) * change[..., :2] + away[:, None] * change[..., 2:]) / sunk
+        return ray, place, slope

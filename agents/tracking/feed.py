@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking.tracks import check_detections, detection_faults
+from hitmac.agents.tracking.tracks import detection_faults
 from hitmac.envs.deployment import sensor_rows
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.scenario import Scenario
@@ -77,51 +77,30 @@ class DetectionFeed:
         if time <= before:
             raise ValueError(f"the scan of {name} follows one at {before} s; the times of a camera must rise")
         if dropped is not None:
-            detections = self._sifted(detections, dropped)
+            detections = _well_formed(detections, dropped)
         given = as_array(f"the scan of {name}", detections)
         given = given if given.shape != (0,) else np.zeros((0, 5))
         if given.ndim != 2 or given.shape[1] not in (2, 5) or given.dtype.kind not in "iuf":
             raise ValueError(
                 f"the scan of {name} is {given.dtype} of shape {given.shape}; it must be numbers (k, 2) or (k, 5)"
             )
-        scan = Scan(time, np.zeros((len(given), 5), np.float32), given.shape[1] == 5)
-        scan.detections[:, 2::2] = 0.5 * np.square(self.scenario.position_errors).sum()
-        scan.detections[:, : given.shape[1]] = given
-        everything = np.ones(len(given), np.bool_)
-        check_detections(self.scenario, scan.detections.astype(np.float64), everything, f"detection {{}} of {name}")
-        _, which, number = np.unique(given[:, :2], axis=0, return_index=True, return_inverse=True)
-        if len(which) < len(given):
-            second = np.flatnonzero(which[number.ravel()] != np.arange(len(given)))[0]
-            first = which[number.ravel()][second]
-            raise ValueError(
-                f"detection {second} of {name} is at {given[second, :2].tolist()}, as detection {first} is; the places "
-                "of a scan must differ"
-            )
-        self._waiting[camera].append(scan)
-        return scan.detections[:, :2]
-
-    def _sifted(self, detections: Any, dropped: list[str]) -> Any:
-        """Return the valid ones of a list of detections, of which the first says how many numbers each has."""
-        if not isinstance(detections, list):
-            return detections
-        kept: list[list[float]] = []
-        for one in detections:
-            fits = isinstance(one, list) and all(type(x) is float or (type(x) is int and abs(x) < 1e300) for x in one)
-            if not fits or len(one) not in ((2, 5) if not kept else (len(kept[0]),)):
-                dropped.append("a detection must be two numbers, or five, as the others of its scan")
-            else:
-                kept.append(one)
-        if not kept:
-            return []
-        rows = np.zeros((len(kept), 5))
-        with np.errstate(over="ignore"):
-            rows[:, : len(kept[0])] = np.array(kept, np.float64)
-        reason = detection_faults(self.scenario, rows)
-        _, first = np.unique(rows[:, :2], axis=0, return_index=True)
-        for k in np.setdiff1d(np.arange(len(rows)), first).tolist():
-            reason[k] = reason[k] or "two detections of a scan must differ in place"
-        dropped += filter(None, reason)
-        return [one for one, wrong in zip(kept, reason, strict=True) if not wrong]
+        rows = np.zeros((len(given), 5), np.float32)
+        rows[:, 2::2] = 0.5 * np.square(self.scenario.position_errors).sum()
+        with np.errstate(over="ignore"):  # of numbers beyond float32, which are invalid
+            rows[:, : given.shape[1]] = given
+        reasons = detection_faults(self.scenario, rows.astype(np.float64))
+        first = dict[tuple[float, ...], int]()
+        for k, place in enumerate(given[:, :2].tolist()):
+            if (same := first.setdefault(tuple(place), k)) != k:
+                reasons[k] = reasons[k] or f"it is where detection {same} is; the places of a scan must differ"
+        for k in [k for k, reason in enumerate(reasons) if reason]:
+            if dropped is None:
+                numbers = ", ".join(f"{number:g}" for number in rows[k])
+                raise ValueError(f"detection {k} of {name} is ({numbers}); {reasons[k]}")
+            dropped.append(reasons[k])
+        rows = rows[[not reason for reason in reasons]]
+        self._waiting[camera].append(Scan(time, rows, given.shape[1] == 5))
+        return rows[:, :2]
 
     def observe(
         self, now: float, position: Any, heading: Any, field_of_view: Any = None, along: Any = None, *,
@@ -188,3 +167,17 @@ class DetectionFeed:
             )
         detections[:, 2::2] += 0.5 * (self.scenario.top_speed * (now - scan.time)) ** 2
         return detections
+
+
+def _well_formed(detections: Any, dropped: list[str]) -> Any:
+    """Return those of a list of detections that are numbers, of which the first says how many each has."""
+    if not isinstance(detections, list):
+        return detections
+    kept: list[list[float]] = []
+    for one in detections:
+        fits = isinstance(one, list) and all(type(x) is float or (type(x) is int and abs(x) < 1e300) for x in one)
+        if not fits or len(one) not in ((2, 5) if not kept else (len(kept[0]),)):
+            dropped.append("a detection must be two numbers, or five, as the others of its scan")
+        else:
+            kept.append(one)
+    return kept

@@ -215,8 +215,9 @@ class Loop:
         self._sent[camera] = arrived
         age = 0.0 if when is None else arrived + self._offset - when
         if isinstance(detections, Boxes):
-            if (lag := self._pictures.lag(camera, arrived - age, arrived, detections)) is None:
+            if (taken := self._pictures.take(camera, arrived - age, arrived, detections)) is None:
                 return
+            lag, detections = taken
             age += lag
             if bool(detections.event) != (camera in self._pictures.by_events):
                 words = "its view must have events: true" if detections.event else "its view has events: true"
@@ -244,11 +245,10 @@ class Loop:
         for camera, (when, detections) in sorted(self._scans.items()):
             dropped: list[str] = []
             if isinstance(detections, Boxes):
-                self._boxes += [[camera, *box] for box in self._pictures.shares(camera, detections)]
+                self._boxes += [[camera, *box] for box in self._pictures.shares(camera, detections).tolist()]
                 detections = self._pictures.place(camera, when, detections)
             try:
-                with np.errstate(over="ignore"):  # of numbers beyond float32, which are refused
-                    places = self._feed.add(camera, when, detections, dropped=dropped)
+                places = self._feed.add(camera, when, detections, dropped=dropped)
             except Exception as error:  # without the detections, which are not for every reader
                 why = str(error).rpartition("; ")[2]
                 self.faults.report(f"the detections of camera {self.names[camera]} are refused", why)

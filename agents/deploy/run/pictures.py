@@ -125,10 +125,11 @@ class Pictures:
         self.sources = {view.source: i for i, view in enumerate(views) if view and view.source}
         self.by_events = [i for i, view in enumerate(views) if view and view.events]
 
-    def lag(self, i: int, stated: float, arrived: float, boxes: Boxes) -> float | None:
-        """Return the seconds from a picture to the time that its message states; None, and report it, without a view.
+    def take(self, i: int, stated: float, arrived: float, boxes: Boxes) -> tuple[float, Boxes] | None:
+        """Take a picture; return the seconds from it to the time that its message states, and its boxes that count.
 
-        Where all times of a camera are in the future, or too old, its clock is off: the first to arrive counts as new.
+        These are in pixels of the calibrated picture. None, and report it, without a view. Where all times of a camera
+        are in the future, or too old, its clock is off: the first to arrive counts as new.
         """
         view, own, name = self._views[i], self._lags[i], self._names[i]
         if view is None:
@@ -137,19 +138,20 @@ class Pictures:
         own.behind.append(arrived - stated)
         if shift := own.shift(self._timeout):
             self._faults.report(f"the clock of camera {name} is off", f"by about {shift:+.1f} s")
+        try:
+            boxes = boxes._replace(box=view.kept(boxes))
+        except ValueError as error:
+            self._faults.report(f"the boxes of camera {name} are refused", str(error))
+            return shift, boxes._replace(box=np.zeros((0, 4)))
         if math.isnan(boxes.pan):
             self._learn(i, view, stated, boxes, shift)
-        return shift + ((own.found or 0.0) if view.latency is None else view.latency)
+        return shift + ((own.found or 0.0) if view.latency is None else view.latency), boxes
 
     def _learn(self, i: int, view: View, stated: float, boxes: Boxes, shift: float) -> None:
         """Compare the pictures of a camera after some new ones, and tell if its lag is another than before."""
         own, name = self._lags[i], self._names[i]
-        try:
-            kept = view.kept(boxes)
-        except ValueError:  # which is reported where they are placed
-            return
         known = self._answers(i, stated - shift - (own.found or 0.0))[0]
-        own.pictures.append((stated, view.bearings(kept[:MOST], *view.pose(boxes, known)[1:])))
+        own.pictures.append((stated, view.bearings(boxes.box[:MOST], *view.pose(boxes, known)[1:])))
         own.new += 1
         if own.new < EVERY:
             return
@@ -166,15 +168,10 @@ class Pictures:
                 words += f", not {view.latency:g} s as its view says"
             self._faults.tell(f"camera {name}: {words}, as its turns show")
 
-    def place(self, i: int, when: float, boxes: Boxes) -> list[list[float]]:
-        """Return rows of x, y, xx, xy, yy of the boxes of a picture taken at a time; report those without a place."""
+    def place(self, i: int, when: float, boxes: Boxes) -> np.ndarray:
+        """Return rows (k, 5) of x, y, xx, xy, yy of the boxes of a picture taken at a time, of those with a place."""
         view, name = self._views[i], self._names[i]
-        assert view is not None  # by lag()
-        try:
-            kept = view.kept(boxes)
-        except ValueError as error:
-            self._faults.report(f"the boxes of camera {name} are refused", str(error))
-            return []
+        assert view is not None  # by take()
         known, change = self._answers(i, when)
         heading, tilt, zoom = view.pose(boxes, known)
         why = "" if math.isfinite(heading + tilt) else "its heading at their time is unknown"
@@ -182,29 +179,26 @@ class Pictures:
             why = f"its zoom {zoom:g} is beyond the calibrated ones"
         if why:
             self._faults.report(f"boxes of camera {name} are left out", why)
-            return []
+            return np.zeros((0, 5))
         lag_error = KNOWN if view.latency is not None or self._lags[i].found is not None else ASSUMED
         moved = np.nan_to_num(change[:2]) * lag_error * math.isnan(boxes.pan)
-        rows = view.place(kept, heading, tilt, zoom, moved)
+        rows = view.place(boxes.box, heading, tilt, zoom, moved)
         rows[:, 2::2] += (self._top_speed * lag_error) ** 2 / 2.0
         if (lost := np.isnan(rows).any(1)).any():
             self._faults.report(f"some boxes of camera {name} are left out", "their feet are at the horizon or over it")
-        return rows[~lost].tolist()
+        return rows[~lost]
 
-    def shares(self, i: int, boxes: Boxes) -> list[list[float]]:
-        """Return left, top, right and bottom of the boxes of a picture that count, shares of its width and height."""
+    def shares(self, i: int, boxes: Boxes) -> np.ndarray:
+        """Return left, top, right and bottom (k, 4) of the boxes of a picture, shares of its width and height."""
         view = self._views[i]
-        assert view is not None  # by lag()
-        try:
-            return (view.kept(boxes) / np.tile(view.picture, 2)).tolist()
-        except ValueError:  # which is reported where they are placed
-            return []
+        assert view is not None  # by take()
+        return boxes.box / np.tile(view.picture, 2)
 
     def change(self, i: int, when: float, boxes: Boxes) -> None:
         """Take the event of an object, in a picture taken at a time."""
         self._objects[i].pop(boxes.event, None)
-        if not boxes.ended and (rows := self.place(i, when, boxes)):
-            self._objects[i][boxes.event] = _Object(when, np.array(rows[0]), boxes.stays)
+        if not boxes.ended and len(rows := self.place(i, when, boxes)):
+            self._objects[i][boxes.event] = _Object(when, rows[0], boxes.stays)
 
     def present(self, i: int, now: float) -> list[list[float]]:
         """Return rows of the objects that are present by their events; those that move are ever less certain."""
@@ -222,6 +216,6 @@ class Pictures:
         past = self._cameras.past(i, when - ASSUMED)
         if not len(past) or not past[0, 0] <= when <= past[-1, 0] + ASSUMED:
             return np.full((2, 3), np.nan)
-        columns, near = (np.unwrap(past[:, 1], period=360.0), *past[:, 2:].T), (when - ASSUMED, when + ASSUMED)
-        change = [np.diff(np.interp(near, past[:, 0], own))[0] / (2.0 * ASSUMED) for own in columns]
-        return np.array([[np.interp(when, past[:, 0], own) for own in columns], change])
+        columns, near = (np.unwrap(past[:, 1], period=360.0), *past[:, 2:].T), (when - ASSUMED, when, when + ASSUMED)
+        before, now, after = np.array([np.interp(near, past[:, 0], own) for own in columns]).T
+        return np.array((now, (after - before) / (2.0 * ASSUMED)))

@@ -132,7 +132,10 @@ def test_any_number_of_detections_is_kept():
         ((0, 2.0, [(0, 0), (0, np.nan)]), "detection 1 of camera 0 at 2.0 s is (0, nan, 25, 0, 25); every number"),
         ((1, 2.0, [(0, 0, 1, 2, 1)]), "detection 0 of camera 1 at 2.0 s is (0, 0, 1, 2, 1); xx, xy and yy must be a"),
         ((1, 2.0, [(0, -1060)]), "detection 0 of camera 1 at 2.0 s is (0, -1060, 25, 0, 25); it must be inside the"),
-        ((0, 2.0, [(3, 4), (0, 0), (3, 4)]), "detection 2 of camera 0 at 2.0 s is at [3, 4], as detection 0 is; the"),
+        (
+            (0, 2.0, [(3, 4), (0, 0), (3, 4)]),
+            "detection 2 of camera 0 at 2.0 s is (3, 4, 25, 0, 25); it is where detection 0 is; the",
+        ),
     ],
 )
 def test_wrong_scans_are_named_and_change_nothing(scan, says):
@@ -186,8 +189,8 @@ def test_single_bad_detections_are_left_out_if_asked():
     places = feed.add(0, 1.0, [[-5.0, 3.0], [30.0, 2.0], *bad, [7.0, 8.0]], dropped=dropped)
     np.testing.assert_array_equal(places, [[-5, 3], [30, 2], [7, 8]])
     assert len(dropped) == len(bad)
-    assert dropped[-1] == "two detections of a scan must differ in place"
-    assert sum("inside the arena" in one for one in dropped) == 2
+    assert dropped[-1] == "it is where detection 1 is; the places of a scan must differ"
+    assert sum("inside the arena" in one for one in dropped) == 1
     assert feed.add(0, 2.0, [[]], dropped=[]).shape == (0, 2)
     for wrong in ({}, 3.0, "none", [[]]):
         with pytest.raises(ValueError, match="it must be numbers"):
