@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.base.state import core_of
+from hitmac.envs.features import range_squared
 from hitmac.envs.kernels.entities import MOVES, Entities, show
 from hitmac.envs.parts.arena import check_sizes
 from hitmac.envs.parts.cargo import see_sensors
@@ -132,8 +133,8 @@ def mate_states(simulator: Simulator) -> tuple[np.ndarray, np.ndarray, np.ndarra
     reach = np.sqrt(state.range_squared)
     parts = (
         state.sensor_position, terms.sensor_radius, reach[..., None] * state.direction, state.field_of_view,
-        np.sqrt(state.range_squared * state.field_of_view / scenario.zoom[0]), scenario.of_each_sensor("turn_angle"),
-        scenario.zoom_step,
+        np.sqrt(range_squared(state.range_squared * state.field_of_view, scenario.zoom[0])),
+        scenario.of_each_sensor("turn_angle"), scenario.zoom_step,
     )  # fmt: skip
     goals = cargo.weight[..., None] * (cargo.goal[..., None] == np.arange(len(terms.warehouse)))
     loads = (

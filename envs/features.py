@@ -270,12 +270,15 @@ def most_pending(scenario: Any) -> float:
     return highest * (scenario.command_delay * scenario.time_step + coasting) / 180.0 or 1.0  # a Box has a width
 
 
+def longest_ranges(scenario: Any) -> np.ndarray:
+    """Return the longest range (n,) of each sensor, at its narrowest view."""
+    reach, view = scenario.of_each_sensor("sensing_range"), scenario.of_each_sensor("field_of_view")
+    return np.sqrt(range_squared(view_area(reach, view), scenario.zoom[0])) if scenario.zoom else reach
+
+
 def longest_range(scenario: Any) -> float:
-    """Return the longest range of a sensor, at its narrowest view / distance_scale."""
-    reach = scenario.of_each_sensor("sensing_range")
-    if scenario.zoom:
-        reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
-    return reach.max() / scenario.distance_scale
+    """Return the longest range of all sensors / distance_scale."""
+    return longest_ranges(scenario).max() / scenario.distance_scale
 
 
 SCALES: dict[str, Callable[[Any], float]] = {

@@ -52,7 +52,7 @@ def read_log(path: str | Path) -> Run:
     Raises ``ValueError``, which names the file and the line, for anything else that is not such a log.
     """
     lines = Path(path).read_bytes().split(b"\n")[:-1] or [b""]
-    number, frames = 1, []
+    number, frames = 1, list[dict[str, np.ndarray]]()
     try:
         header = json.loads(lines[0])
         if header[FORMAT] != VERSION:
@@ -69,27 +69,27 @@ def read_log(path: str | Path) -> Run:
         missing: dict[str, Any] = {"detections": [], "tilt": [], "by_hand": [], "rests": [], "moves": [0] * n}
         messages = []
         for number, line in enumerate(lines[1:], 2):
-            frame = missing | json.loads(line)
-            frame.setdefault("left", [None] * len(frame["by_hand"]))
-            frames.append([np.array(frame[name], np.float64).reshape(shape) for name, shape in shapes.items()])
-            frames[-1][-4:-1] = _of_cameras(n, *frames[-1][-4:-1])
-            messages += [(number - 2, float(frame["time"]), str(text)) for text in frame.get("messages", ())]
+            given = missing | json.loads(line)
+            given.setdefault("left", [None] * len(given["by_hand"]))
+            frame = {name: np.array(given[name], np.float64).reshape(shape) for name, shape in shapes.items()}
+            frames.append(frame | _of_cameras(n, **{name: frame[name] for name in ("by_hand", "left", "rests")}))
+            messages += [(number - 2, float(given["time"]), str(text)) for text in given.get("messages", ())]
         polygons = [np.array(one, np.float64).reshape(-1, 2).tolist() for one in header.get("private", ())]
     except (ValueError, TypeError, LookupError, OverflowError) as error:
         raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
     if not frames:
         raise ValueError(f"{path} has no step")
-    heading, view, orders, time, covered, latency, tracks, detections, *others = zip(*frames, strict=True)
-    arrays = map(np.array, (heading, view, orders, time, covered, latency))
-    tilt, hands, left, rests, moves = map(np.array, others)
-    more = tilt, hands, left, rests, moves.astype(np.int64), messages, polygons
-    return Run(header["agent"], scenario, *arrays, list(tracks), list(detections), *more)  # type: ignore
+    found: dict[str, Any] = {name: [frame[name] for frame in frames] for name in shapes}
+    arrays = {name: np.array(rows) for name, rows in found.items() if name not in ("tracks", "detections")}
+    arrays["moves"] = arrays["moves"].astype(np.int64)
+    return Run(header["agent"], scenario, messages=messages, private=polygons, **found | arrays)
 
 
-def _of_cameras(n: int, hands: np.ndarray, left: np.ndarray, rests: np.ndarray) -> tuple[np.ndarray, ...]:
+def _of_cameras(n: int, by_hand: np.ndarray, left: np.ndarray, rests: np.ndarray) -> dict[str, np.ndarray]:
     """Return by_hand, left and rests (n,) of lists of cameras."""
-    found = np.zeros(n, np.bool_), np.full(n, np.nan), np.zeros(n, np.bool_)
-    found[0][hands.astype(np.int64)], found[1][hands.astype(np.int64)], found[2][rests.astype(np.int64)] = 1, left, 1
+    found = {"by_hand": np.zeros(n, np.bool_), "left": np.full(n, np.nan), "rests": np.zeros(n, np.bool_)}
+    steered = by_hand.astype(np.int64)
+    found["by_hand"][steered], found["left"][steered], found["rests"][rests.astype(np.int64)] = True, left, True
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
-from hitmac.envs.base.formulas import disc_blocks
+from hitmac.envs.base.formulas import disc_blocks, range_squared, wrapped
 from hitmac.envs.base.state import RADIUS, KernelState, X, Y
 from hitmac.envs.base.threads import runs
 from hitmac.envs.kernels.entities import MOVES
@@ -57,9 +57,9 @@ def _exposure(state, transmittance, memory, b, x, y):
     for i in range(sensor.shape[0]):
         dx, dy, age = x - sensor[i, X, b], y - sensor[i, Y, b], memory.age[b, i]
         distance, view = math.sqrt(dx * dx + dy * dy), memory.seen[b, i, 1]
-        beyond = distance - math.sqrt(sensor[i, at.VIEW_AREA, b] / view) if age >= 0 else np.inf
+        beyond = distance - math.sqrt(range_squared(sensor[i, at.VIEW_AREA, b], view)) if age >= 0 else np.inf
         if beyond < _SOFT_RANGE:
-            off = abs((math.degrees(math.atan2(dy, dx)) - memory.seen[b, i, 0] + 180.0) % 360.0 - 180.0) - view / 2.0
+            off = abs(wrapped(math.degrees(math.atan2(dy, dx)) - memory.seen[b, i, 0])) - view / 2.0
             ahead = min(max(1.0 - off / _SOFT_ANGLE, 0.0), 1.0)
             seen = (view / 360.0 + (ahead - view / 360.0) * math.exp(-age / _MEMORY)) * min(
                 1.0 - beyond / _SOFT_RANGE, 1.0

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from hitmac.agents.planning.rules import RulePolicy, nearest_headings, towards
+from hitmac.envs.features import wrapped
 
 
 class ExactAgent(RulePolicy):
@@ -41,7 +42,7 @@ class ExactAgent(RulePolicy):
             headings, options = [], []
             for i in range(pairs.shape[1]):
                 turns = nearest_headings(step[b, i])
-                off = (180 * bearing[b, i] - step[b, i] * turns[:, None] + 180) % 360 - 180  # (headings, m)
+                off = wrapped(180 * bearing[b, i] - step[b, i] * turns[:, None])  # (headings, m)
                 sees = (np.abs(off) < half_view[b, i]) & in_range[b, i]
                 kept = undominated(sees)
                 headings.append(turns[kept])

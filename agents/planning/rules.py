@@ -22,6 +22,7 @@ from hitmac.agents.policy import (
     padded_actions,
 )
 from hitmac.envs.base.streams import stream_integers, stream_keys
+from hitmac.envs.features import wrapped
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 from hitmac.envs.parts.tilt import DOWN, UP
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -283,7 +284,7 @@ class GreedyAgent(RulePolicy):
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
             steps = nearest_headings(step.min(initial=180, where=step > 0))
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
-            sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
+            sees = (np.abs(wrapped(off)) < half_view[:, None, None]) & in_range[:, i, None]
             listed = targets[:, i]  # (B, k)
             worth = (wanted[scenes[:, None], listed] > 0) * (values[0][:, i] if self.scenario.has_values else 1)
             best = (sees * worth[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals

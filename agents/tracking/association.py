@@ -239,11 +239,11 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
     for d in range(number):
         detection, here = detections[d], 0.0
         for p in range(unseen.shape[0]):
-            dx, dy = detection[0] - unseen_body[X, p], detection[1] - unseen_body[Y, p]
+            dx, dy = detection[X] - unseen_body[X, p], detection[Y] - unseen_body[Y, p]
             if dx * dx + dy * dy < radius:
                 here += unseen[p]
         born = (here / (math.pi * radius) + _STRANGE / area) * max(
-            _chance(model, view, clear, detection[0], detection[1]), _NEARBY
+            _chance(model, view, clear, detection[X], detection[Y]), _NEARBY
         )
         unknown[d] = false + born
         for j in range(slots):

@@ -137,7 +137,7 @@ def filter_all(rules, model, filters, scene, last_age, draws, deviation, share):
                     continue
                 body, weight = belief.body[r, j], belief.weight[r, j]
                 modes = track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
-                detection[0], detection[1], detection[2], detection[4] = (
+                detection[X], detection[Y], detection[track_states.XX], detection[track_states.YY] = (
                     known[r, j, X], known[r, j, Y], variance, variance,
                 )  # fmt: skip
                 if last + 1.0 - age <= track_states.LOST:  # the filter still follows: predict it to the report

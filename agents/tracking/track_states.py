@@ -14,6 +14,9 @@ from hitmac.envs.scenario import Scenario
 QUIET, TURNING = range(2)
 """Modes of a track: a nearly constant velocity, and a velocity that is about to change."""
 
+XX, XY, YY = 2, 3, 4
+"""Columns of a detection after X and Y: the covariance of its error."""
+
 LOST = 5  # sub-steps without a detection after which particles replace the normal distributions
 _GATE = 16.0  # squared Mahalanobis distance
 _STRAYED = 0.002  # share of the targets whose tracks end by mistake in a sub-step
@@ -118,8 +121,8 @@ def likelihood(modes, detection):
     for k in range(2):
         own = covariance[k]
         density, squared = normal_density(
-            detection[0] - mean[k, 0], detection[1] - mean[k, 1],
-            own[0, 0] + detection[2], own[0, 1] + detection[3], own[1, 1] + detection[4],
+            detection[X] - mean[k, 0], detection[Y] - mean[k, 1],
+            own[0, 0] + detection[XX], own[0, 1] + detection[XY], own[1, 1] + detection[YY],
         )  # fmt: skip
         if squared < _GATE:
             total += mode[k] * density
@@ -132,8 +135,8 @@ def update(modes, detection):
     (mean, covariance, mode), gain, total = modes, np.empty((4, 2)), 0.0
     for k in range(2):
         own = covariance[k]
-        dx, dy = detection[0] - mean[k, 0], detection[1] - mean[k, 1]
-        xx, xy, yy = own[0, 0] + detection[2], own[0, 1] + detection[3], own[1, 1] + detection[4]
+        dx, dy = detection[X] - mean[k, 0], detection[Y] - mean[k, 1]
+        xx, xy, yy = own[0, 0] + detection[XX], own[0, 1] + detection[XY], own[1, 1] + detection[YY]
         density, _ = normal_density(dx, dy, xx, xy, yy)
         mode[k] *= density
         total += mode[k]
@@ -157,10 +160,10 @@ def begin(model, modes, detection, velocity_x, velocity_y, variance):
     """Start the modes of a track at a detection, with a mean velocity and its variance in each axis."""
     mean, covariance, mode = modes
     for k in range(2):
-        mean[k, 0], mean[k, 1], mean[k, 2], mean[k, 3] = detection[0], detection[1], velocity_x, velocity_y
+        mean[k, 0], mean[k, 1], mean[k, 2], mean[k, 3] = detection[X], detection[Y], velocity_x, velocity_y
         covariance[k] = 0.0
-        covariance[k, 0, 0], covariance[k, 1, 1] = detection[2], detection[4]
-        covariance[k, 0, 1] = covariance[k, 1, 0] = detection[3]
+        covariance[k, 0, 0], covariance[k, 1, 1] = detection[XX], detection[YY]
+        covariance[k, 0, 1] = covariance[k, 1, 0] = detection[XY]
         covariance[k, 2, 2] = covariance[k, 3, 3] = variance
     mode[QUIET], mode[TURNING] = 1.0 - model.begin, model.begin
 
@@ -195,10 +198,10 @@ def spread_of(body, weight):
 def likelihood_of_particles(body, weight, spread, detection):
     """Return the density of a detection of a target with these particles, as normal kernels."""
     density, total = 0.0, 1e-300
-    xx, xy, yy = detection[2] + spread, detection[3], detection[4] + spread
+    xx, xy, yy = detection[XX] + spread, detection[XY], detection[YY] + spread
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
-            dx, dy = detection[0] - body[X, p], detection[1] - body[Y, p]
+            dx, dy = detection[X] - body[X, p], detection[Y] - body[Y, p]
             total += weight[p]
             if dx * dx + dy * dy < _GATE * (xx + yy):
                 density += weight[p] * normal_density(dx, dy, xx, xy, yy)[0]
@@ -209,10 +212,10 @@ def likelihood_of_particles(body, weight, spread, detection):
 def find_again(model, walk, body, weight, spread, modes, detection):
     """Start the modes of a track at a detection, with the velocities of the particles nearby."""
     total, velocity_x, velocity_y, squares = 1e-300, 0.0, 0.0, 0.0
-    xx, xy, yy = detection[2] + spread, detection[3], detection[4] + spread
+    xx, xy, yy = detection[XX] + spread, detection[XY], detection[YY] + spread
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
-            near = weight[p] * normal_density(detection[0] - body[X, p], detection[1] - body[Y, p], xx, xy, yy)[0]
+            near = weight[p] * normal_density(detection[X] - body[X, p], detection[Y] - body[Y, p], xx, xy, yy)[0]
             vx, vy = velocity_of(walk, body, p)
             total += near
             velocity_x += near * vx

@@ -419,7 +419,7 @@ class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
     Unlike in the paper, the executor trains on the coordinator's scene, whose targets are slower, with goals that hold
-    for a decision and are a random part of the targets in range, and with less reward for centring them. Other options
+    for three decisions and are a random half of the targets in range, and less reward for centring them. Other options
     have the defaults of the two jobs; to change them, train the executor and then the coordinator.
     """
 
@@ -430,7 +430,7 @@ class HitMacOptions(RunOptions):
     executor_steps: Count | None = None
     """Maximum number of the executor's steps, over all sensors; 1000000 without any limit."""
     coordinator_steps: Count | None = None
-    """Maximum number of the coordinator's decisions, over all scenes; 150000 without any limit."""
+    """Maximum number of the coordinator's decisions, over all scenes; 450000 without any limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))]
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""

@@ -13,7 +13,7 @@ import numpy as np
 from hitmac.envs import validation
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
-from hitmac.envs.base.formulas import disc_blocks, wrapped
+from hitmac.envs.base.formulas import disc_blocks, range_squared, wrapped
 from hitmac.envs.base.state import KernelState, X, Y
 from hitmac.envs.base.streams import draw_between, draw_integer, draw_uniform
 from hitmac.envs.base.threads import blocks
@@ -446,8 +446,9 @@ def _place_sensors(state, p, game, gap, b):
             sensor[i, X, b], sensor[i, Y, b], sensor[i, at.FIELD_OF_VIEW, b] = x, y, view
             free = _is_free(state, p, game, i, b, (x, y, game.sensor_radius), gap)
             for k in range(i):
-                other = sensor[k, at.VIEW_AREA, b] / sensor[k, at.FIELD_OF_VIEW, b]
-                nearest = 0.1 * math.sqrt(min(sensor[i, at.VIEW_AREA, b] / view, other))
+                own = range_squared(sensor[i, at.VIEW_AREA, b], view)
+                other = range_squared(sensor[k, at.VIEW_AREA, b], sensor[k, at.FIELD_OF_VIEW, b])
+                nearest = 0.1 * math.sqrt(min(own, other))
                 free &= math.hypot(x - sensor[k, X, b], y - sensor[k, Y, b]) >= nearest
             if free:
                 break

@@ -14,7 +14,7 @@ import numpy as np
 
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel, one_of
-from hitmac.envs.base.formulas import wrapped
+from hitmac.envs.base.formulas import range_squared, wrapped
 from hitmac.envs.base.state import KernelState, X, Y, core_of, scenes_first
 from hitmac.envs.base.streams import draw_integer, draw_uniform, rule_key
 from hitmac.envs.base.threads import runs
@@ -219,7 +219,7 @@ def _view_at(area, distance, narrowest, widest):
     low, high = narrowest, widest
     while high - low > 0.01:
         view = 0.5 * (low + high)
-        if distance * (1.0 + math.sin(math.radians(0.5 * view))) < math.sqrt(area / view):
+        if distance * (1.0 + math.sin(math.radians(0.5 * view))) < math.sqrt(range_squared(area, view)):
             low = view
         else:
             high = view

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from hitmac.envs.features import wrapped
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
@@ -277,7 +278,7 @@ class _Axis:
 
     def check(self, angle: float, then: float, least: int) -> None:
         """Raise an error unless an answer is within reach of the one before, as the last `least` ones were."""
-        jump = abs((angle - self._answer + 180.0) % 360.0 - 180.0)
+        jump = abs(wrapped(angle - self._answer))
         reach = SLACK + 1.5 * self._highest * (then - self._answered)
         self._agreeing = 0 if jump > reach else self._agreeing + 1
         self._answer, self._answered = angle, then
@@ -292,7 +293,7 @@ class _Axis:
             self._still = math.nan
         elif math.isnan(self._still):
             self._still = angle
-        elif abs((angle - self._still + 180.0) % 360.0 - 180.0) > SLACK:
+        elif abs(wrapped(angle - self._still)) > SLACK:
             self._still, self.moved = angle, then
         before, words = self._reckoned.doubtful, ""
         self._reckoned.answered(angle, then)

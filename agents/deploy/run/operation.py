@@ -18,6 +18,7 @@ from hitmac.agents.deploy.run.drivers import load_sections
 from hitmac.agents.deploy.run.privacy import Privacy, Zone
 from hitmac.agents.planning.planner import PlannerAgent
 from hitmac.envs import validation
+from hitmac.envs.features import longest_ranges
 from hitmac.envs.parts.sensors import limits_of, within
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
@@ -153,7 +154,7 @@ class Operations:
         self.budgets, self._seen = [Budget(own.moves_an_hour) for own in self.all], [-math.inf] * n
         self.returns = [own.manual_return or math.inf for own in self.all]
         self.rests = np.zeros(n, np.bool_)
-        self._reach = _reaches(scenario)
+        self._reach = longest_ranges(scenario)
         self._limits, self._highest = limits_of(scenario), scenario.of_each_sensor("turn_angle") / scenario.time_step
         while hasattr(policy, "policy"):  # adapted
             policy = policy.policy
@@ -213,10 +214,3 @@ class Operations:
             orders[name][i] = rate * (abs(ways[name]) > CLOSE)  # NaN of a camera that does not answer stays
         if "views" in orders:
             orders["views"][i] = math.nan if view is None else view
-
-
-def _reaches(scenario: Scenario) -> np.ndarray:
-    """Return the farthest distances (n,) at which sensors see, at any zoom."""
-    view = scenario.of_each_sensor("field_of_view")
-    least = min(scenario.zoom) if scenario.zoom else view
-    return np.asarray(scenario.of_each_sensor("sensing_range") * np.sqrt(view / least))

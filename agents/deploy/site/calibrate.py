@@ -14,6 +14,7 @@ from hitmac.agents.deploy.camera import View, axes, distorted, undistorted
 from hitmac.agents.deploy.run.boxes import Boxes
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.detections import parse
+from hitmac.envs.features import wrapped
 from hitmac.envs.scenario import Scenario
 
 COLUMNS = ("u", "v", "pan", "tilt", "zoom", "x", "y")
@@ -231,9 +232,9 @@ class _Problem:
         """Return the camera of a solution."""
         own, focal = self._split(given)
         low, high = self._view.pan_range
-        turned = (own["zero"] + signs[0] * (low + high) / 2 + 180.0) % 360.0 - 180.0 - signs[0] * (low + high) / 2
+        zero = float(wrapped(own["zero"], -signs[0] * (low + high) / 2))  # with the middle of the pan near 0
         found: dict[str, Any] = {name: round(own[name], 5) for name in ("roll", "distortion", "height")}
-        found |= {"zero": round(turned, 3), "tilt_zero": round(own["tilt_zero"], 3)}
+        found |= {"zero": round(zero, 3), "tilt_zero": round(own["tilt_zero"], 3)}
         found |= {"sign": signs[0], "tilt_sign": signs[1]}
         found |= {"tilt": float(np.median(self._rows[:, 3])), "zoom": float(np.median(self._rows[:, 4]))}
         found["position"] = round(own["x"], 3), round(own["y"], 3)

@@ -23,6 +23,7 @@ from hitmac.agents.deploy.site.plan import Frame, number, read_columns, read_pla
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
 from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
 from hitmac.envs import validation
+from hitmac.envs.features import wrapped
 from hitmac.envs.files import check_output, dump_yaml, parse_yaml, read_text, write_text
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
@@ -319,7 +320,7 @@ def find_zero(options: Zero) -> None:
     while moved not in WAYS:
         moved = _ask("Which way did the things in the upright picture move? [left/right] ")
     sign = WAYS[moved] * grows
-    zero = round((heading - sign * pan + 180.0) % 360.0 - 180.0, 2)
+    zero = round(float(wrapped(heading - sign * pan)), 2)
     write_settings(options.cameras, scenario, i, {"zero": zero, "sign": sign})
     print(f"{options.cameras}: {names[i]} has zero: {zero:g}, sign: {sign}; before {camera.zero:g}, {camera.sign:g}")
 

@@ -11,6 +11,7 @@ import yaml
 from hitmac.agents.deploy.run.cameras import REST, Cameras, limited, names_of
 from hitmac.agents.deploy.run.drivers import Onvif, Visca
 from hitmac.agents.deploy.run.pictures import load_views
+from hitmac.envs.features import wrapped
 from hitmac.envs.files import parse_yaml, read_text, whole_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
@@ -41,7 +42,7 @@ def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[fl
         raise ValueError(f"camera {name} does not answer: {shortly(error, str)}") from None
     pan = (start - camera.zero) * camera.sign
     grows = 1 if pan < sum(camera.pan_range) / 2 else -1
-    way, start, said = int(grows * camera.sign), (start + 180.0) % 360.0 - 180.0, list[str]()
+    way, start, said = int(grows * camera.sign), float(wrapped(start)), list[str]()
     limits = min(start, start + way * TURN), max(start, start + way * TURN)
     alone = Scenario(num_sensors=1, sensor_names=(name,), pan_limits=(limits,))
     with contextlib.closing(Cameras([camera], alone, said.append, timeout=0.5)) as cameras:
@@ -49,7 +50,7 @@ def turned(camera: Onvif | Visca, name: str, heading: float, limits: Sequence[fl
         while time.monotonic() < until:
             cameras.order([way * TURN])
             time.sleep(0.1)
-        found = (float(cameras.headings[0]) - start + 180.0) % 360.0 - 180.0
+        found = float(wrapped(cameras.headings[0] - start))
     if said or not TURN / 2 <= way * found <= ROOM:
         said.append(f"camera {name} reports a turn of {found:.1f} degrees after orders to turn by {way * TURN:g}")
         raise ValueError(said[0])

@@ -55,7 +55,7 @@ def test_the_levels_of_hit_mac_have_defaults_of_their_own():
 
     imitation = with_defaults(HitMacOptions, "imitation")
     executor, coordinator = levels(imitation, Path("runs/x"))
-    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
+    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 30, 0.5)
     assert (executor.features, coordinator.features, coordinator.idle) == (GOAL_FEATURES, DEFAULT_FEATURES, "hold")
     assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
     assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
