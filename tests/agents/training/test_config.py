@@ -48,14 +48,14 @@ def test_presets_are_whole_and_name_options_only(job):
 def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
     of_executor = executor.scenario, executor.goals_every, executor.centring, executor.goal_share, executor.features
-    assert of_executor == ("hit-mac", 10, 0.2, 0.8, ExecutorOptions.features)
+    assert of_executor == ("hit-mac", 30, 0.2, 0.5, ExecutorOptions.features)
     assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
     assert (executor.algorithm, coordinator.algorithm, coordinator.credit) == ("ppo", "ppo", "difference_rewards")
     assert (coordinator.features, coordinator.idle, coordinator.num_blocks) == (DEFAULT_FEATURES, "hold", 2)
 
     imitation = with_defaults(HitMacOptions, "imitation")
     executor, coordinator = levels(imitation, Path("runs/x"))
-    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 30, 0.5)
+    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
     assert (executor.features, coordinator.features, coordinator.idle) == (GOAL_FEATURES, DEFAULT_FEATURES, "hold")
     assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
     assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
