@@ -126,7 +126,6 @@ class Loop:
                 self.cameras.order(**orders)
                 self._sent_rates.append(np.nan_to_num(rates))
                 latency = 1000.0 * (self._monotonic() - ready)
-                self._pictures.learn()
                 tracks, covered = self._tracks(self._state, headings, pose)
                 yield {
                     "time": round(self._start + now, 3),

@@ -121,7 +121,6 @@ class Pictures:
         self._views, self._cameras, self._names, self._faults = views, cameras, names, faults
         self._top_speed, self._timeout = top_speed, timeout
         self._lags = [_Lag(view.latency or 0.0 if view else 0.0, i) for i, view in enumerate(views)]
-        self._new: list[tuple[int, float, Boxes, float]] = []  # pictures from which nothing is learned yet
         self._objects: list[dict[str, _Object]] = [{} for _ in views]
         self.sources = {view.source: i for i, view in enumerate(views) if view and view.source}
         self.by_events = [i for i, view in enumerate(views) if view and view.events]
@@ -145,19 +144,12 @@ class Pictures:
             self._faults.report(f"the boxes of camera {name} are refused", str(error))
             return shift, boxes._replace(box=np.zeros((0, 4)))
         if math.isnan(boxes.pan):
-            self._new.append((i, stated, boxes, shift))
+            self._learn(i, view, stated, boxes, shift)
         return shift + ((own.found or 0.0) if view.latency is None else view.latency), boxes
 
-    def learn(self) -> None:
-        """Learn the lags of the cameras from the pictures since the last call."""
-        for new in self._new:
-            self._learn(*new)
-        self._new.clear()
-
-    def _learn(self, i: int, stated: float, boxes: Boxes, shift: float) -> None:
+    def _learn(self, i: int, view: View, stated: float, boxes: Boxes, shift: float) -> None:
         """Compare the pictures of a camera after some new ones, and tell if its lag is another than before."""
-        view, own, name = self._views[i], self._lags[i], self._names[i]
-        assert view is not None  # by take()
+        own, name = self._lags[i], self._names[i]
         known = self._answers(i, stated - shift - (own.found or 0.0))[0]
         own.pictures.append((stated, view.bearings(boxes.box[:MOST], *view.pose(boxes, known)[1:])))
         own.new += 1

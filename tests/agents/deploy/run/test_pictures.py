@@ -86,7 +86,6 @@ def test_the_lag_of_pictures_and_a_clock_that_is_off_are_found_from_turns(ahead,
         boxes, stated, arrived = boxes_at(true, random=random), true + 0.3 + ahead, true + 0.4 + 0.05 * random.random()
         camera.now = arrived
         lag, boxes = pictures.take(0, stated, arrived, boxes)
-        pictures.learn()
         rows = pictures.place(0, stated - lag, boxes)
         if k > 150 and len(rows):
             worst.append(nearest(rows).max())
@@ -105,7 +104,6 @@ def test_a_camera_that_does_not_turn_tells_no_lag():
         camera.now = 0.2 * k + 0.1
         boxes = boxes_at(0.2 * k, random=random, heading=camera.heading)
         lag, _ = pictures.take(0, 0.2 * k, 0.2 * k + 0.1, boxes)
-        pictures.learn()
     assert lag == 0.0
     assert not faults.messages()
 
