@@ -84,11 +84,12 @@ class DetectionFeed:
             raise ValueError(
                 f"the scan of {name} is {given.dtype} of shape {given.shape}; it must be numbers (k, 2) or (k, 5)"
             )
-        rows = np.zeros((len(given), 5), np.float32)
-        rows[:, 2::2] = 0.5 * np.square(self.scenario.position_errors).sum()
+        exact = np.zeros((len(given), 5))
+        exact[:, 2::2] = 0.5 * np.square(self.scenario.position_errors).sum()
+        exact[:, : given.shape[1]] = given
         with np.errstate(over="ignore"):  # of numbers beyond float32, which are invalid
-            rows[:, : given.shape[1]] = given
-        reasons = detection_faults(self.scenario, rows.astype(np.float64))
+            rows = exact.astype(np.float32)
+            reasons = detection_faults(self.scenario, np.where(np.isfinite(rows), rows, exact))
         first = dict[tuple[float, ...], int]()
         for k, place in enumerate(given[:, :2].tolist()):
             if (same := first.setdefault(tuple(place), k)) != k:

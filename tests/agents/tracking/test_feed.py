@@ -190,7 +190,7 @@ def test_single_bad_detections_are_left_out_if_asked():
     np.testing.assert_array_equal(places, [[-5, 3], [30, 2], [7, 8]])
     assert len(dropped) == len(bad)
     assert dropped[-1] == "it is where detection 1 is; the places of a scan must differ"
-    assert sum("inside the arena" in one for one in dropped) == 1
+    assert sum("inside the arena" in one for one in dropped) == 2
     assert feed.add(0, 2.0, [[]], dropped=[]).shape == (0, 2)
     for wrong in ({}, 3.0, "none", [[]]):
         with pytest.raises(ValueError, match="it must be numbers"):

@@ -121,7 +121,7 @@ FAULTS = {
     "the future": (scan("west", 3600.0), "camera west sends detections that are from the future: by 3598.9 s"),
     "the past": (scan("west", -60.0), "camera west sends detections that are too old: by 61.1 s"),
     "a place far away": (
-        json.dumps({"camera": "west", "detections": [[1e30, 0.0]]}).encode(),
+        json.dumps({"camera": "west", "detections": [[1e300, 0.0]]}).encode(),
         "some detections of camera west are left out: it must be inside the arena of "
         f"{SITE.arena_words}, but for its error",
     ),
