@@ -34,8 +34,8 @@ class Run:
     """Evaluate an agent on every scene of the suite; an interrupted run continues."""
 
     agent: str = "nearest"
-    """Agent, as in hitmac evaluate, such as planner, runs/x, my_module:MyPolicy, or trainings, ours=runs/a+runs/b.
-    As the first argument, it needs no --agent."""
+    """Agent, as in hitmac evaluate, such as planner, runs/x, my_module:MyPolicy, or trainings, ours=runs/a+runs/b;
+    ours=runs/{scene} is a run for each scene, by its name. As the first argument, it needs no --agent."""
     to: Path = Path("result.json")
     """File of the result, written after each scene."""
     device: str = "cpu"
@@ -124,18 +124,22 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
     loaded, refused = dict[str, list[Agent]](), dict[str, str]()
     for name, scene in suite.scenes.items():
         try:
-            loaded[name] = named_agents(agent, scene.scenario, device)
+            loaded[name] = named_agents(agent.replace("{scene}", name), scene.scenario, device)
         except Exception as error:  # also of a user's class
             refused[name] = _reason(error)
     if not loaded:
         raise ValueError(f"{agent} fits no scene: {next(iter(refused.values()))}")
-    group = next(iter(loaded.values()))
-    if others := {one.name for one in group} - {group[0].name}:
-        raise ValueError(f"agent is {agent!r}, which names {1 + len(others)} agents; give one")
+    names, *others = [{one.name for one in group} for group in loaded.values()]
+    if len(names) > 1:
+        raise ValueError(f"agent is {agent!r}, which names {len(names)} agents; give one")
+    sizes = {name: len(group) for name, group in loaded.items()}
+    if len({*sizes.values()}) > 1:
+        raise ValueError(f"{agent} has {sizes} trainings; it must have as many for each scene")
     about = provenance()
     head = {
-        "format": FORMAT, "version": suite.version, "digest": suite.digest, "agent": group[0].name,
-        "trainings": [trained_for(one.run or one.name) for one in group if one.trained],
+        "format": FORMAT, "version": suite.version, "digest": suite.digest,
+        "agent": agent if others != [names] * len(others) else names.pop(),  # a run for each scene has no one name
+        "trainings": [trained_for(one) for one in zip(*loaded.values(), strict=True) if one[0].trained],
         "hitmac": __version__, "commit": about["commit"],
     }  # fmt: skip
     scenes = _continued(path, head)
@@ -152,7 +156,7 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
         except Exception as error:
             refused[name] = _reason(error)
             continue
-        result = found["agents"][head["agent"]]
+        (result,) = found["agents"].values()
         scenes[name] = {one: result[one] for one in _KEPT} | {
             "per_episode": {one: result["per_episode"][one] for one in ("coverage", "rotation")},
             "seconds": round(time.perf_counter() - began, 1),
@@ -165,17 +169,18 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
     return whole
 
 
-def trained_for(name: str) -> dict[str, Any]:
-    """Return the steps and the seconds of the training of an agent, of both levels, None where they are not known."""
-    folder = next(iter(parse(name).parts), None)
-    amounts = training_amounts(folder) if isinstance(folder, Path) else []
-    return {"run": name} | {
+def trained_for(agents: Sequence[Agent]) -> dict[str, Any]:
+    """Return the runs of a training, one for each scene, with all steps and seconds; None where they are not known."""
+    names = dict.fromkeys(agent.run or agent.name for agent in agents)
+    folders = [next(iter(parse(name).parts), None) for name in names]
+    amounts = [each for folder in folders if isinstance(folder, Path) for each in training_amounts(folder)]
+    return {"run": ", ".join(names)} | {
         one: sum(each[one] for each in amounts) if amounts else None for one in ("steps", "seconds")
     }
 
 
 def training_amounts(folder: Path) -> list[dict[str, float]]:
-    """Return the last point of the curve of a run, with its steps and seconds; of each, with both levels or scenes."""
+    """Return the last point of the curve of a run, with its steps and seconds; of each, with both levels."""
     curves = sorted(folder.glob("*/curve.json"), reverse=True) or [folder / "curve.json"]  # the executor is first
     return [json.loads(read_text(path))["exploring"][-1] for path in curves if path.is_file()]
 

@@ -133,13 +133,12 @@ def save_group_policy(folder: Path, net: nn.Module, config: GroupConfig) -> None
 
 
 def load_group_policy(folder: Path, scenario: Scenario) -> GroupPolicy:
-    """Load the policy of a folder, or of the folder in it that is named like the scenario.
+    """Load the policy of a folder.
 
     Raises:
         FileNotFoundError: no such policy.
         ValueError: a damaged file, named with the reason, or a policy that does not fit the scenario.
     """
-    folder = folder / scenario.name if (folder / scenario.name).is_dir() else folder
     config_file, tensors = (folder / name for name in FILES)
     for path in (config_file, tensors):
         if not path.is_file():

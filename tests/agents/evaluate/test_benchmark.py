@@ -9,6 +9,7 @@ import pytest
 from hitmac.agents.evaluate import benchmark, evaluate
 from hitmac.agents.evaluate.bounds import compute_bound
 from hitmac.agents.evaluate.statistics import mean_of
+from hitmac.agents.learned.checkpoint import SEED
 from tests.agents.evaluate.made import saved
 
 TWO = """
@@ -97,6 +98,25 @@ def test_trainings_count_with_their_steps(suite, tmp_path):
     results = benchmark.read_results([Path("ours.json")], suite)
     benchmark.save_comparison(Path("scores.png"), results, suite)
     assert "ours (2 seeds)" in benchmark.table(results, suite)
+
+
+def test_an_agent_may_be_a_run_for_each_scene(suite, tmp_path):
+    for name, steps in {"hit-mac": 7, "site": 8}.items():
+        folder = tmp_path / "runs" / name
+        saved(folder / "checkpoint", steps)
+        (folder / "curve.json").write_text(json.dumps({"exploring": [{"steps": steps, "seconds": 1.0}]}))
+    one = benchmark.run("runs/hit-mac", Path("one.json"), suite, progress=False)
+    for number, agent in enumerate(["runs/{scene}", "ours=runs/{scene}"]):
+        each = benchmark.run(agent, Path(f"each-{number}.json"), suite, progress=False)
+        assert each["agent"] == agent.partition("=")[0]
+        assert played(each)["hit-mac"] == played(one)["hit-mac"]
+        assert played(each)["site"] != played(one)["site"]
+        assert each["trainings"] == [{"run": "runs/hit-mac, runs/site", "steps": 15, "seconds": 2.0}]
+    for seed in range(2):
+        saved(tmp_path / f"runs/hit-mac/{SEED}{seed}/checkpoint", seed)
+        (tmp_path / f"runs/hit-mac/{SEED}{seed}/config.yaml").touch()
+    with pytest.raises(ValueError, match=r"has {'hit-mac': 2, 'site': 1} trainings; it must have as many for each"):
+        benchmark.run("runs/{scene}", Path("two.json"), suite, progress=False)
 
 
 @pytest.mark.parametrize(

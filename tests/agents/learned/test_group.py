@@ -64,13 +64,13 @@ def test_numbers_are_rounded_and_choices_of_several_decisions_taken_apart():
     assert turns.shape == (6, 4)  # of a scene without zooms
 
 
-def test_it_is_an_agent_in_every_command_with_a_policy_for_each_scene(tmp_path):
-    made(tmp_path / "a" / "hit-mac")
-    made(tmp_path / "a" / "hit-mac-2x7", {"widths": [7 * 9, 3], "activation": "ReLU"})
+def test_it_is_an_agent_in_every_command(tmp_path):
+    made(tmp_path / "hit-mac")
+    made(tmp_path / "hit-mac-2x7", {"widths": [7 * 9, 3], "activation": "ReLU"})
     made(tmp_path / "b", ENCODER, seed=1)
     made(tmp_path / "c", ENCODER, seed=2)
     for scenario in ("hit-mac", "hit-mac-2x7"):
-        names = f"benchmarl:{tmp_path}/a,ours=benchmarl:{tmp_path}/b+benchmarl:{tmp_path}/c"
+        names = f"benchmarl:{tmp_path}/{scenario},ours=benchmarl:{tmp_path}/b+benchmarl:{tmp_path}/c"
         found = evaluate(named_agents(names, load_scenario(scenario)), scenario, **SHORT)
         assert [result["trainings"] for result in found["agents"].values()] == [1, 2]
 
