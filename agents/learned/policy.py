@@ -223,7 +223,7 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
 
 
 class SensorCategorical(CategoricalDistribution):
-    """Independent choices of one of k actions, in one tensor: large scenes have many sensors.
+    """Independent choices of one of k actions, in one tensor.
 
     With `num_sensors`, n, likelihood and entropy are those of every sensor's choices (B, n).
     """
@@ -401,10 +401,8 @@ class AttentionPolicy(ActorCriticPolicy):
             self._new_distribution = partial(SensorGaussian, n if per_sensor else None)
         elif per_sensor and self.assigns:
             self._new_distribution = partial(SensorBernoulli, n, m)
-        elif per_sensor:
-            self._new_distribution = partial(SensorCategorical, self.num_actions, n)
-        elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
-            self._new_distribution = partial(SensorCategorical, self.num_actions)
+        elif per_sensor or isinstance(self.action_space, spaces.MultiDiscrete):
+            self._new_distribution = partial(SensorCategorical, self.num_actions, n if per_sensor else None)
         self.action_dist = self._new_distribution()
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 

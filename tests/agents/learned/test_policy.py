@@ -28,7 +28,7 @@ def built(scenario="hit-mac", task="Coverage", **policy):
 
 def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
     policy, shown = built(attend_over="targets")
-    logits = torch.stack([d.logits for d in policy.get_distribution(shown).distribution], 1)  # (B, n, 3)
+    logits = policy.get_distribution(shown).distribution.logits  # (B, n, 3)
     features = policy.features_extractor.encoder(shown["pairs"])
     for i in range(4):
         expected = policy.action_net[0](torch.cat((features.per_agent[:, i], features.global_feature), -1))
