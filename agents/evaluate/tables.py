@@ -101,6 +101,7 @@ def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[l
     tracked = any("gospa" in result for result in agents.values())
     hidden = (() if tracked else _OF_TRACKS) + (_NOT_IN_A_TERMINAL if terminal else ())
     hidden += _NOT_WITH_TRACKS if terminal and tracked else ()
+    hidden += () if any(result.get("improvement") for result in agents.values()) else ("P",)
     shown = [column for column in columns if column[0] not in hidden]
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []

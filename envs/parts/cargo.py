@@ -445,8 +445,8 @@ def _place_sensors(state, p, game, gap, b):
             view = draw_between(state.stream, b, p.narrowest, p.widest, False)
             sensor[i, X, b], sensor[i, Y, b], sensor[i, at.FIELD_OF_VIEW, b] = x, y, view
             free = _is_free(state, p, game, i, b, (x, y, game.sensor_radius), gap)
+            own = range_squared(sensor[i, at.VIEW_AREA, b], view)
             for k in range(i):
-                own = range_squared(sensor[i, at.VIEW_AREA, b], view)
                 other = range_squared(sensor[k, at.VIEW_AREA, b], sensor[k, at.FIELD_OF_VIEW, b])
                 nearest = 0.1 * math.sqrt(min(own, other))
                 free &= math.hypot(x - sensor[k, X, b], y - sensor[k, Y, b]) >= nearest
