@@ -45,7 +45,6 @@ from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.camera_servers import Motor, ViscaServer
 from tests.agents.deploy.run.fakes import SITE
-from tests.agents.evaluate.made import saved
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -220,7 +219,6 @@ def run(tmp_path, monkeypatch, capsys, tables):
     "block", [pytest.param(name, marks=[] if "README" in name else [pytest.mark.slow]) for name in sorted(BLOCKS)]
 )
 def test_a_block_runs(block, run):
-    saved(Path("runs/six-nine/checkpoint"))
     short = {"learn(500_000)": "learn(512)", "VecEnv(256)": "VecEnv(16)"}
     short["--total-steps 20000"] = "--total-steps 64 --num-envs 2 --batch-size 8 --weight-dim 4 --episode-steps 20"
     run("python", re.sub("|".join(map(re.escape, short)), lambda found: short[found[0]], BLOCKS[block]))
