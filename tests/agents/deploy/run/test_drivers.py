@@ -16,6 +16,7 @@ from hitmac.envs import Scenario, load_scenario
 from tests.agents.deploy.run.camera_servers import Motor, OnvifServer, PlainViscaServer, ViscaServer
 
 HALL = Scenario(num_sensors=2, placement="fixed", sensor_positions=[[0, 0], [1, 1]], pan_limits=[[0, 90], [170, 200]])
+NAMED = HALL.replace(sensor_names=["north", "1"])
 
 
 def test_a_simulated_camera_turns_as_ordered(monkeypatch):
@@ -45,7 +46,8 @@ def test_all_cameras_by_one_name_start_as_the_site_says():
     assert load_cameras("simulated", HALL) == [Simulated(start=45.0), Simulated(start=185.0)]
     site = load_scenario("examples/site/site.yaml")
     assert [camera.start for camera in load_cameras("stdout", site)] == list(site.sensor_headings)
-    assert [camera.camera for camera in load_cameras("stdout", HALL)] == ["0", "1"]
+    for hall, names in ((HALL, ["0", "1"]), (NAMED, ["north", "1"])):
+        assert [camera.camera for camera in load_cameras("stdout", hall)] == names
 
 
 def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
@@ -53,9 +55,9 @@ def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
     file = tmp_path / "cameras.yaml"
     file.write_text(
         "1: {driver: visca, host: south, zero: 185, units_per_degree: 13.3, speeds: [1, 5, 20]}\n"
-        "0: {driver: onvif, host: north, user: me, password_env: HALL_PASSWORD, sign: 1, pan_range: [-170, 170]}\n"
+        "north: {driver: onvif, host: north, user: me, password_env: HALL_PASSWORD, sign: 1, pan_range: [-170, 170]}\n"
     )
-    north, south = load_cameras(file, HALL)
+    north, south = load_cameras(file, NAMED)
     assert north == Onvif(host="north", user="me", password_env="HALL_PASSWORD", sign=1, pan_range=(-170.0, 170.0))
     assert south == Visca(host="south", zero=185.0, units_per_degree=13.3, speeds=[1, 5, 20])
     assert (north.port, south.port, south.highest_rate) == (80, 52381, 20.0)
@@ -87,13 +89,6 @@ def test_what_a_file_of_cameras_may_not_hold(text, words, tmp_path):
     file.write_text(f"{{0: {{{text}}}, 1: {{driver: stdout}}}}" if one else text)
     with pytest.raises(ValueError, match=f"(?s){re.escape(str(file))}: {'camera 0: ' * one}.*{words}"):
         load_cameras(file, HALL)
-
-
-def test_sensors_are_listed_by_their_names(tmp_path):
-    hall = HALL.replace(sensor_names=["north", "1"])
-    file = tmp_path / "cameras.yaml"
-    file.write_text("{1: {driver: stdout}, north: {driver: simulated, start: 3}}")
-    assert load_cameras(file, hall) == [Simulated(start=3.0), Printed(camera="1", start=185.0)]
 
 
 class Wire:
