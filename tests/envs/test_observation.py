@@ -59,10 +59,7 @@ def test_a_task_without_identities_observes_detections_or_what_its_function_make
 
 def test_what_needs_identities_is_refused_without_them():
     for make, says in (
-        (
-            lambda: Observer(UNNAMED),
-            "identities is false; it must be true for the features bearing_sin, .*; with",
-        ),
+        (lambda: Observer(UNNAMED), "identities is false; it must be true for the features bearing_sin, .*; with"),
         (lambda: TASKS["Coverage"](UNNAMED, features="hit-mac"), "identities is false; .* for the features sensor_id,"),
         (lambda: TASKS["Executor"](UNNAMED), "identities is false"),
         (lambda: TASKS["Coordinator"](UNNAMED), "identities is false"),
