@@ -169,19 +169,23 @@ def test_lists_of_names(names, expected):
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
-        (
-            "assign-all:nearest=3",
-            ValueError,
-            "assign-all:nearest=3 has the option nearest, which agents with a coordinator",
-        ),
+        ("assign-all:nearest=3", ValueError, "has the option nearest, which agents with a coordinator"),
         ("pretrained:flat:nearest=0", ValueError, "nearest is 0; it must be a whole number, 1 or more"),
         ("planner:radius=3", ValueError, "radius is 3; it requires nearest"),
         ("planner:horizon=4/4", ValueError, "agents has planner:horizon=4 twice"),
         ("still+random", ValueError, "joins several trainings without a name; write NAME="),
         (", ", ValueError, "agents is ', '; give one or more"),
+        ("mine:Nobody", ValueError, "the module mine has no Nobody"),
+        ("mine.nowhere:Base", ValueError, "no module mine.nowhere in the current directory"),
+        ("mine:number", ValueError, r"is 3, which has no predict\(\)"),
+        ("mine:Scene:sed=1", ValueError, r"unknown option 'sed' .*mean seed\?\): known are seed, gain, name, on, any"),
+        ("mine:ready:seed=1", ValueError, "unknown option 'seed' in mine:ready:seed=1: it takes none"),
+        ("mine:Scene:seed=0.5", TypeError, "seed in mine:Scene:seed=0.5 is 0.5; it must be a whole number"),
+        ("mine:Scene:gain=high", TypeError, "gain in .* is 'high'; it must be a finite number"),
+        ("mine:Scene:on=1", TypeError, "on in .* is '1'; it must be true or false"),
     ],
 )
-def test_names_that_are_refused(names, error, says):
+def test_names_that_are_refused(names, error, says, code):
     with pytest.raises(error, match=says):
         named_agents(names, HIT_MAC)
 
@@ -194,6 +198,8 @@ def test_lists_of_the_nearest_are_part_of_the_name():
     ]  # fmt: skip
     assert dict(agents[0].nearness) == {"nearest": 2, "radius": 900.0}
     assert (dict(agents[-1].nearness), agents[-1].policy.turn_cost) == ({"nearest": 5}, 0.5)
+    with pytest.raises(ValueError, match="nearest=2 has the option nearest, which is not supported without"):
+        load_agent("pretrained:any-size:nearest=2", HIT_MAC.replace(identities=False))
 
 
 @pytest.mark.parametrize(
@@ -293,24 +299,6 @@ def test_policies_take_options_of_their_signature(code):
     assert isinstance(options[2], float)
     level = load_agent("assign-all:mine:Scene:seed=5", HIT_MAC).policy.executor
     assert level.policy.options[1] == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "says"),
-    [
-        ("mine:Nobody", ValueError, "the module mine has no Nobody"),
-        ("mine.nowhere:Base", ValueError, "no module mine.nowhere in the current directory"),
-        ("mine:number", ValueError, r"is 3, which has no predict\(\)"),
-        ("mine:Scene:sed=1", ValueError, r"unknown option 'sed' .*mean seed\?\): known are seed, gain, name, on, any"),
-        ("mine:ready:seed=1", ValueError, "unknown option 'seed' in mine:ready:seed=1: it takes none"),
-        ("mine:Scene:seed=0.5", TypeError, "seed in mine:Scene:seed=0.5 is 0.5; it must be a whole number"),
-        ("mine:Scene:gain=high", TypeError, "gain in .* is 'high'; it must be a finite number"),
-        ("mine:Scene:on=1", TypeError, "on in .* is '1'; it must be true or false"),
-    ],
-)
-def test_custom_names_that_are_refused(name, error, says, code):
-    with pytest.raises(error, match=says):
-        named_agents(name, HIT_MAC)
 
 
 def test_several_trainings_of_custom_code_are_a_row(code):

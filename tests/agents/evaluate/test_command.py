@@ -69,7 +69,6 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, figures, tm
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    (["--set", "knowledge"], "'knowledge' must be NAME=VALUE"),
     (["--vary", "missed_detection=0/1"], "--vary has 'missed_detection' (did you mean missed_detections?)"),
     (["--vary", "missed_detections"], "must have the form missed_detections=V1/V2/V3"),
     (["--vary", "missed_detections=0/0"], "with different numbers"),
@@ -82,6 +81,10 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, figures, tm
     (["--film", "nodir/f.gif"], "film is 'nodir/f.gif'; there is no folder nodir"),
     (["--scenario", "hit-mac,hit-mac-4x5"], "two scenarios are named hit-mac with 4 sensors and 5 targets"),
     (["--agents", ""], "agents is ''; give one or more"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film cannot be combined with"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross requires a single scenario; got 2"),
+    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is not supported in a game of two"),
+    (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip
 def test_wrong_options_are_refused_before_anything_is_written(arguments, message, error_of):
     line = error_of(main, *arguments, *FEW)

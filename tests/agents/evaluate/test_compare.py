@@ -26,15 +26,24 @@ def episodes(agent, scenario, **options):
     return found["per_episode"]
 
 
+NAMELESS = HIT_MAC.replace(
+    knowledge="shared", identities=False, position_noise=10.0, missed_detections=0.1, false_detections=0.05
+)
+
+
 # Every agent and executor in every preset: tests/agents/test_matrix.py.
 @pytest.mark.parametrize(
     ("name", "scenario"),
-    [("random", "hit-mac"), ("planner", "random"), ("assign-randomly:random", "obstacles"), ("nearest", "random")],
-)
+    [
+        ("random", "hit-mac"), ("planner", "random"), ("assign-randomly:random", "obstacles"), ("nearest", "random"),
+        *((name, NAMELESS) for name in ("planner", "nearest", "pretrained:beliefs", "assign-in-range")),
+    ],
+)  # fmt: skip
 def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monkeypatch):
     scenario = load_scenario(scenario)
     agent = load_agent(name, scenario)
     first = episodes(agent, scenario)
+    assert ({"gospa", "missed", "false", "localisation", "switches"} < first.keys()) != scenario.identities
     np.random.seed(1)  # noqa: NPY002 - the global generators must not matter
     torch.manual_seed(1)
     monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", 3)
@@ -42,23 +51,6 @@ def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monk
     assert episodes(load_agent(name, scenario), scenario, episodes=1, seed=2) == {
         metric: values[2:3] for metric, values in first.items()
     }
-
-
-NAMELESS = load_scenario("hit-mac").replace(
-    knowledge="shared", identities=False, position_noise=10.0, missed_detections=0.1, false_detections=0.05
-)
-
-
-@pytest.mark.parametrize("name", ["planner", "nearest", "pretrained:beliefs", "assign-in-range"])
-def test_any_agent_plays_without_identities(name, monkeypatch):
-    agent = load_agent(name, NAMELESS)
-    first = episodes(agent, NAMELESS)
-    monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", 3)
-    assert episodes(agent, NAMELESS) == first
-    assert episodes(name, NAMELESS, episodes=1, seed=2) == {metric: values[2:3] for metric, values in first.items()}
-    assert {"gospa", "missed", "false", "localisation", "switches"} < first.keys()
-    with pytest.raises(ValueError, match="nearest=2 has the option nearest, which is not supported without"):
-        load_agent("pretrained:any-size:nearest=2", NAMELESS)
 
 
 class Aside:

@@ -104,13 +104,3 @@ def test_the_command_writes_the_table_and_every_episode(tmp_path, capsys):
     assert capsys.readouterr().out == out.split("every episode")[0]  # against the scenario's walk
     assert (tmp_path / "pictures" / "evaluation.md").read_text() == f"```\n{cross_table(written)}\n```\n"
     assert (tmp_path / "pictures" / "matrix.png").is_file()
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film cannot be combined with"),
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross requires a single scenario; got 2"),
-    (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is not supported in a game of two"),
-    (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
-])  # fmt: skip
-def test_commands_that_are_refused(arguments, message, error_of):
-    assert message in error_of(main, *arguments)

@@ -144,31 +144,27 @@ def test_sensors_turn_the_long_way_round_a_limit(changes):
     assert max(headings) <= 300
 
 
-@pytest.mark.parametrize(
-    ("bearings", "away", "zoom"),
-    [([0], 525, 1), ([50, -50], 300, 2), ([0], 400, 0)],  # 500 at 90 degrees is 567 at 70; in view over 100 degrees
-)
-def test_a_lens_narrows_for_a_far_target_and_widens_for_two_aside(bearings, away, zoom):
-    scene = ONE.replace(num_targets=len(bearings), zoom=(30, 120), zoom_step=20, sensing_range=500, turn_angle=1)
-    radians = np.radians(bearings)
-    places = {"target_position": away * np.column_stack((np.cos(radians), np.sin(radians)))}
-    played = list(play(BeliefPlannerAgent(scene, horizon=10), scene, 2, **HERE, **places))
-    assert [actions[0].tolist() for _, actions, _ in played] == [[0, zoom], [0, 0]]
-    assert played[-1][0].simulator.coverage[0] == 1
-
-
+LENS = ONE.replace(zoom=(30, 120), zoom_step=20, sensing_range=500, turn_angle=1)  # of 90 degrees at the start
 TILTING = ONE.replace(
     arena=40, placement="random", target_area=(-40, 40, -40, 40), sensing_range=25, tilt_limits=[(0, 80)], tilt_step=20,
     mount_height=4, vertical_view=40,
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("away", "tilt"), [(2, 1), (6, 0), (17, 2), (30, 0)])
-def test_a_camera_tilts_down_for_a_near_target_up_for_a_far_one_and_not_for_one_out_of_range(away, tilt):
-    """From a height of 4 it sees from 2.3 to 11 at 40 degrees, to 0.7 at 60, and to the range at 20."""
-    played = list(play(BeliefPlannerAgent(TILTING, horizon=10), TILTING, 2, **HERE, target_position=[(away, 0)]))
-    assert [actions[0].tolist() for _, actions, _ in played] == [[0, tilt], [0, 0]]
-    assert played[-1][0].simulator.coverage[0] == (away < 25)
+@pytest.mark.parametrize(
+    ("scene", "targets", "chosen", "covered"),
+    [
+        (LENS, [(525, 0)], 1, 1),  # 500 at 90 degrees is 567 at 70
+        (LENS.replace(num_targets=2), [(193, 230), (193, -230)], 2, 1),  # 50 degrees aside: in view over 100 degrees
+        (LENS, [(400, 0)], 0, 1),
+        *((TILTING, [(away, 0)], tilt, away < 25) for away, tilt in ((2, 1), (6, 0), (17, 2), (30, 0))),
+    ],
+)
+def test_a_lens_and_a_tilt_show_near_and_far_targets_and_rest_for_one_out_of_range(scene, targets, chosen, covered):
+    """From a height of 4 a camera sees from 2.3 to 11 at 40 degrees, to 0.7 at 60, and to the range at 20."""
+    played = list(play(BeliefPlannerAgent(scene, horizon=10), scene, 2, **HERE, target_position=targets))
+    assert [actions[0].tolist() for _, actions, _ in played] == [[0, chosen], [0, 0]]
+    assert played[-1][0].simulator.coverage[0] == covered
 
 
 def test_detections_show_the_tilt_to_planners():

@@ -223,7 +223,7 @@ def test_an_episode_starts_without_tracks():
         ((1006, 0, 0.25, 0, 0.25), r"\(1006, 0, 0.25, 0, 0.25\); it must be inside the arena of \+-1000, but for its"),
     ],
 )
-def test_wrong_detections_are_named(numbers, message):
+def test_wrong_detections_shapes_and_sensors_are_named(numbers, message):
     detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
     detections[0, 1, 2] = numbers
     with pytest.raises(ValueError, match=message):
@@ -232,6 +232,11 @@ def test_wrong_detections_are_named(numbers, message):
     Tracks(HALL).checked(detections, mask, sensors)
     detections[0, 1, 2], mask[0, 1, 2] = (1007, 0, 0, 0, 1), 1  # an error of less than 8 standard deviations
     Tracks(HALL).checked(detections, mask, sensors)
+    with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 7\)"):
+        Tracks(HALL).checked(detections, mask[..., :3], sensors)
+    sensors[0, 1, 0] = np.inf
+    with pytest.raises(ValueError, match="sensors holds inf"):
+        Tracks(HALL).checked(detections, mask, sensors)
 
 
 @pytest.mark.slow  # compiles for recorded motion
@@ -250,12 +255,3 @@ def test_a_lost_target_moves_as_recorded_and_leaves_with_its_track(tmp_path):
     assert lost[14][1] == pytest.approx((-12, 0), abs=3)
     assert lost[28][1] == pytest.approx((0, 16), abs=6)
     assert not lost[39]
-
-
-def test_wrong_shapes_and_sensors_are_named():
-    detections, mask, sensors = np.zeros((1, 2, 4, 5)), np.ones((1, 2, 4)), np.array([(EAST, WEST)])
-    with pytest.raises(ValueError, match=r"shapes \(1, 2, 4, 5\), \(1, 2, 3\) and \(1, 2, 7\)"):
-        Tracks(HALL).checked(detections, mask[..., :3], sensors)
-    sensors[0, 1, 0] = np.inf
-    with pytest.raises(ValueError, match="sensors holds inf"):
-        Tracks(HALL).checked(detections, mask, sensors)

@@ -35,11 +35,3 @@ def test_a_run_that_is_stopped_in_any_training_continues_as_if_never_stopped(pla
     assert len(load_opponent("whole", "mate-2v4-0", "targets").players) == 2
     assert np.shape(whole["coverage"]["per_episode"]) == (2, 2, 2)
     assert Path("whole/matrix.png").is_file()
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    (["--scenario", "hit-mac"], "--scenario hit-mac is not a game of two teams, such as mate-4v8-9"),
-    (["--seeds", "2"], "--seeds and --sweep do not apply to the job duel; run it once for each seed"),
-])  # fmt: skip
-def test_options_that_are_refused(options, message, refused):
-    assert message in refused("duel", "--run-dir", "x", *options)

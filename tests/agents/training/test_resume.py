@@ -32,6 +32,7 @@ BELIEVES = {"features": ("beliefs",), "teacher": "belief-planner-fastest"}
 # One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
 LEARNERS = [
     ("coverage", "obstacles", {}),
+    ("coverage", "hit-mac-6x12", {"nearest": 3, "radius": 1200.0, "neighbours": 2, "attend_over": "agents"}),
     ("coverage", "random", {"per_sensor": True}),
     ("coverage", "hit-mac-3x2", {"memory": "recurrent"}),
     ("coverage", "hit-mac-3x2", {"features": ("beliefs",), "teacher": "belief-planner-fastest"}),

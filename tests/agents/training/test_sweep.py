@@ -58,21 +58,6 @@ def test_values_are_those_of_the_command_line():
     assert [levels(one, Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
 
 
-@pytest.mark.parametrize(("given", "says"), [
-    (["pooling"], "--sweep is 'pooling'; it must have the form pooling=sum,mean"),
-    (["poling=sum,mean"], "--sweep names the unknown option 'poling' (did you mean pooling?)"),
-    (["seed=1,2"], "--sweep names seed,"),
-    (["algorithm=ppo,imitation"], "--sweep names algorithm,"),
-    (["pooling=sum,sum"], "has 'sum' twice"),
-    (["pooling=sum", "pooling=mean"], "--sweep names pooling twice"),
-    (["scaled=perhaps"], "--sweep scaled=perhaps; it must be true or false"),
-    (["weight_dim=8,many"], "--sweep weight_dim: error:"),
-    (["weight_dim=8,0"], "weight_dim=0: --weight-dim is 0"),
-])  # fmt: skip
-def test_variations_that_are_refused(given, says, refused):
-    assert says in refused("--run-dir", "x", *(part for one in given for part in ("--sweep", one)), *SMALL)
-
-
 def test_set_is_for_the_scenario_and_sweep_for_the_job(tmp_path, refused):
     asked = CoverageOptions(set=("knowledge=shared",), sweep=("pooling=sum,mean",), run_dir=tmp_path / "run")
     options, scenario = resolve(asked, {"set", "sweep", "run_dir"})

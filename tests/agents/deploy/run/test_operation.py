@@ -258,7 +258,6 @@ def test_a_file_has_the_settings_of_each_camera(tmp_path):
         ("{rest_after: 5, rest_tilt: 20}", "rest_tilt is 20; it must be left out, as the site's are"),
         ("{private: 4}", "private is 4; it must be a list of zones"),
         ("{private: [4]}", "zone 1 of private: it is 4; it must have zone"),
-        ("{private: [{zone: [[0, 0], [1, 1]]}]}", "zone 1 of private: zone is .* three or more points"),
         ("{private: [{zone: [], from: 3}]}", "zone 1 of private: unknown setting from"),
     ],
 )

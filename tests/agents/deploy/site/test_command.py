@@ -113,10 +113,7 @@ def test_the_forms_are_listed(site, capsys):
         ("tracks day.txt --to day.xml", "--to is 'day.xml'; its name must end in .csv"),
         ("tracks day.avi", "--format is ''; it must be one of mot, sumo, csv, frigate, deepstream"),
         ("tracks day.txt --format mott", "--format is 'mott' (did you mean mot?); it must be one of mot, sumo"),
-        (
-            "tracks day.txt --fps 25",
-            "--format mot requires --fps, over 0, and --homography, from the picture",
-        ),
+        ("tracks day.txt --fps 25", "--format mot requires --fps, over 0, and --homography, from the picture"),
         ("tracks e.json --fps 5 --homography points.csv", "--format frigate requires --picture, the size"),
         ("homography points.csv --to out.yaml", "--to is 'out.yaml'; its name must end in .json"),
         ("check site.yaml --to site.gif", "--to is 'site.gif'; its name must end in .png"),
