@@ -170,12 +170,13 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
 
 
 def trained_for(agents: Sequence[Agent]) -> dict[str, Any]:
-    """Return the runs of a training, one for each scene, with all steps and seconds; None where they are not known."""
+    """Return the runs of a training, one for each scene, with all steps and seconds; None if some are not known."""
     names = dict.fromkeys(agent.run or agent.name for agent in agents)
     folders = [next(iter(parse(name).parts), None) for name in names]
-    amounts = [each for folder in folders if isinstance(folder, Path) for each in training_amounts(folder)]
+    amounts = [training_amounts(folder) if isinstance(folder, Path) else [] for folder in folders]
     return {"run": ", ".join(names)} | {
-        one: sum(each[one] for each in amounts) if amounts else None for one in ("steps", "seconds")
+        one: sum(each[one] for several in amounts for each in several) if all(amounts) else None
+        for one in ("steps", "seconds")
     }
 
 
