@@ -118,7 +118,8 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
         ``"seconds"`` taken; and ``"refused"``, for each other scene the reason why the agent does not fit it.
 
     Raises:
-        ValueError: an agent that fits no scene, several agents, or another file at `path`.
+        ValueError: an agent that fits no scene, several agents, an agent with more trainings for one scene than for
+            another, or another file at `path`.
     """
     check_output("to", path, ".json")
     loaded, refused = dict[str, list[Agent]](), dict[str, str]()
@@ -138,7 +139,7 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
     about = provenance()
     head = {
         "format": FORMAT, "version": suite.version, "digest": suite.digest,
-        "agent": agent if others != [names] * len(others) else names.pop(),  # a run for each scene has no one name
+        "agent": agent if any(other != names for other in others) else names.pop(),  # a run for each scene: its form
         "trainings": [trained_for(one) for one in zip(*loaded.values(), strict=True) if one[0].trained],
         "hitmac": __version__, "commit": about["commit"],
     }  # fmt: skip
