@@ -375,19 +375,20 @@ def test_room_to_brake_is_left():
 
 
 class PtzRig(Rig):
-    """A rig whose motor also tilts, from 30 degrees, and zooms."""
+    """A rig whose motor also tilts, from 30 degrees, and zooms; it stops at the tilt `stuck`."""
 
     def __init__(self):
         super().__init__()
         motor, clock = self.motor, self.clock
-        self.tilt, self.lens, self.view, self.reported = Motor(clock, 30.0), "good", 60.0, None
+        self.tilt, self.stuck, self.lens, self.view, self.reported = Motor(clock, 30.0), math.inf, "good", 60.0, None
         motor.pose, motor.move, motor.zoom = self.pose, self.move, self.zoom
         limits = [(-math.inf, math.inf), (10.0, 50.0)]
         given = "north", motor, limits, 1.0, self.said.append, clock
         self.supervisor = _Supervisor(*given, zoom=(20.0, 60.0), view=60.0)
 
     def pose(self):
-        tilt = self.tilt.now() if self.reported is None else self.reported
+        self.tilt.place = min(self.tilt.now(), self.stuck)
+        tilt = self.tilt.place if self.reported is None else self.reported
         return self.motor.heading(), tilt, math.nan if self.lens == "lost" else self.view
 
     def move(self, rate, tilt_rate):
@@ -433,7 +434,12 @@ def test_a_tilt_that_lies_counts_at_a_limit_as_its_orders_say():
     ]
 
 
-def test_jumps_of_a_tilt_are_told():
+def test_a_tilt_at_its_end_and_jumps_of_a_tilt_are_told():
+    rig = PtzRig()
+    rig.stuck = 31.0
+    rig.steer(4.0, 10.0)
+    rig.run(4.0)
+    assert rig.said[0].startswith("camera north does not tilt as ordered: it reports 31 degrees after orders to 50")
     rig = PtzRig()
     rig.steer(1.0, 0.0)
     pose, random = rig.pose, np.random.default_rng(0)
