@@ -104,6 +104,7 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
         (f"{tmp_path}/e", "is an executor; name a coordinator too, as in assign-all:"),
         (f"assign-all:{tmp_path}/f", "was trained for Coverage; expected an executor"),
         (f"{tmp_path}/f:scripted", "only a coordinator takes an executor"),
+        ("assign-all:nobody", "unknown executor 'nobody': known are scripted, random, still, planner, pretrained:NAME"),
         ("released:a:b:c", "unknown agent 'released:a:b:c'"),
         ("released:a.pth:b.pth", "there is no file b.pth"),
     ]:

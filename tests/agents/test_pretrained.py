@@ -47,6 +47,11 @@ def test_a_pretrained_policy_is_small_and_plain(name):
     assert agent.training_seeds == tuple(seeds)
 
 
+def test_an_unknown_name_gets_the_known_ones():
+    with pytest.raises(ValueError, match=r"policy 'flatt' \(did you mean flat\?\): known are .*flat"):
+        load_agent("pretrained:flatt", "hit-mac")
+
+
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     """Trains in an empty directory; pretrained policies are put into it, not into the package."""

@@ -169,7 +169,11 @@ def test_lists_of_names(names, expected):
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
-        ("assign-all:nearest=3", ValueError, "has the option nearest, which agents with a coordinator"),
+        (
+            "assign-all:nearest=3",
+            ValueError,
+            "assign-all:nearest=3 has the option nearest, which agents with a coordinator",
+        ),
         ("pretrained:flat:nearest=0", ValueError, "nearest is 0; it must be a whole number, 1 or more"),
         ("planner:radius=3", ValueError, "radius is 3; it requires nearest"),
         ("planner:horizon=4/4", ValueError, "agents has planner:horizon=4 twice"),

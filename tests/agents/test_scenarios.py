@@ -34,6 +34,7 @@ def test_any_agent_is_filmed_and_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["hit-mac", "--agent", "plannr", "--film", "x.gif"], "unknown agent 'plannr' (did you mean planner?)"),
         (["hit-mac", "--agents", "still,random", "--film", "x.gif"], "agents has 2: still, ...; give a single one"),
         (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are basketball-4"),
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),

@@ -36,6 +36,16 @@ def test_discs_near_a_sensor_are_observed_on_demand(nearest):
     assert "discs" in TASKS["Coverage"](duel.scenario, discs=True).observe()
 
 
+def test_unknown_features_are_named():
+    for features, says in (
+        (("bearing", "bearng"), r"unknown feature bearng \(did you mean bearing\?\): known are sensor_id, target_id"),
+        ((), "no feature given"),
+        (("bearing", "bearing"), "name a feature twice"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            Observer(Scenario(), features)
+
+
 def test_a_task_without_identities_observes_detections_or_what_its_function_makes():
     task = TASKS["Coverage"](UNNAMED, 3, 0)
     assert task.observer.features == ("detections",)
@@ -47,13 +57,12 @@ def test_a_task_without_identities_observes_detections_or_what_its_function_make
     assert isinstance(made.observer, DetectionObserver)
 
 
-def test_unknown_features_and_what_needs_identities_without_them_are_refused():
-    known = r"unknown feature bearng \(did you mean bearing\?\): known are sensor_id, target_id"
+def test_what_needs_identities_is_refused_without_them():
     for make, says in (
-        (lambda: Observer(Scenario(), ("bearing", "bearng")), known),
-        (lambda: Observer(Scenario(), ()), "no feature given"),
-        (lambda: Observer(Scenario(), ("bearing", "bearing")), "name a feature twice"),
-        (lambda: Observer(UNNAMED), "identities is false; it must be true for the features bearing_sin, .*; with"),
+        (
+            lambda: Observer(UNNAMED),
+            "identities is false; it must be true for the features bearing_sin, .*; with",
+        ),
         (lambda: TASKS["Coverage"](UNNAMED, features="hit-mac"), "identities is false; .* for the features sensor_id,"),
         (lambda: TASKS["Executor"](UNNAMED), "identities is false"),
         (lambda: TASKS["Coordinator"](UNNAMED), "identities is false"),

@@ -140,3 +140,10 @@ def test_what_replaces_or_changes_the_attention_layer_counts(change):
     mask = torch.tensor([False, True, True, False, True])
     spoiled = torch.cat((z, random(1, 6)))[[4, 0, 1, 4, 2]].masked_fill(~mask[:, None], torch.nan)
     torch.testing.assert_close(made(spoiled.expand(2, 5, 6), mask.expand(2, 5)), made(z[:3]).expand(2))
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="kind is 'best'; it must be one of amc, no_prefix, value_head"):
+        AMCCritic(6, kind="best")
+    with pytest.raises(ValueError, match=r"z has shape \(3, 5\)"):
+        AMCCritic(6)(torch.zeros(3, 5))

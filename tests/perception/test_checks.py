@@ -15,13 +15,11 @@ from hitmac.perception import (
     AttentionLayer,
     EncoderBlock,
     EncoderConfig,
-    EntityEncoder,
     FlatEncoder,
     MultiHeadAttention,
     NoisyLinear,
     PositionalEncoding,
     RecurrentLayer,
-    SelectionHead,
     TokenEmbedding,
     attend,
     check_finite,
@@ -29,7 +27,7 @@ from hitmac.perception import (
 )
 from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import ATTEND_OVER
-from hitmac.perception.functional import FIXED_POOLINGS, Additive, Dot
+from hitmac.perception.functional import FIXED_POOLINGS, Additive
 from hitmac.perception.recurrent import PairMemory
 from tests.perception.numerics import OTHER_TYPES, gradients, same
 
@@ -114,60 +112,6 @@ def test_whole_numbers_of_numpy_become_those_of_python_and_others_are_refused(ma
         for wrong in (least - 1, float(number), True):
             with pytest.raises(ValueError, match=f"{name} is {wrong}; it must be a whole number, {least} or more"):
                 make(**numbers | {name: wrong})
-
-
-KINDS = EntityEncoder({"items": 3, "keys": 5}, 8)
-ENTITIES = {"items": torch.zeros(2, 3, 3), "keys": torch.zeros(2, 3, 5)}
-BAD = [
-    (lambda: attend(*map(torch.zeros, [(2, 4, 3)] * 3), mask=torch.ones(2, 4)), r"mask has shape \(2, 4\); it must b"),
-    (lambda: attend(*map(torch.zeros, [(4, 3), (5, 3), (5, 3)]), causal=True), r"as many keys \(5\) as queries \(4\)"),
-    (
-        lambda: attend(*map(torch.zeros, [(4, 3), (5, 3), (4, 3)])),
-        r"value has shape \(4, 3\); expected \(..., 5",
-    ),
-    (lambda: attend(*map(torch.zeros, [(3,), (5, 3), (5, 3)])), r"query has shape \(3,\)"),
-    (lambda: attend(*map(torch.zeros, [(4, 3), (5, 2), (5, 3)]), score=Dot()), "equal widths; query has 3, key 2"),
-    (lambda: AttentionLayer(6, 8, num_heads=3), "num_heads is 3; it must divide the width 8"),
-    (lambda: AttentionLayer(6, 8, pooling="best"), "pooling is 'best'; it must be one of sum, mean, max, attention"),
-    (lambda: AttentionLayer(6, 8, residual=True), r"residual requires feature_dim \(6\)"),
-    (lambda: AttentionLayer(6, 8, dropout=1.0), "dropout is 1.0"),
-    (lambda: AttentionLayer(6, 8)(torch.zeros(6)), r"x has shape \(6,\)"),
-    (lambda: AttentionLayer(6, 8)(torch.zeros(3, 5)), r"x has shape \(3, 5\); expected .*L, 6"),
-    (
-        lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), torch.ones(4)),
-        r"mask has shape \(4,\); it must have shape",
-    ),
-    (lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), [1, 1, 1]), "mask is a list; expected a tensor"),
-    (lambda: AttentionLayer(6, 8)([[0.0] * 6]), "x is a list; expected a tensor"),
-    (lambda: MultiHeadAttention(8, 3), "num_heads is 3; it must divide the width 8"),
-    (lambda: MultiHeadAttention(8, dropout=1.0), "dropout is 1.0; it must be a number from 0"),
-    (lambda: MultiHeadAttention(8, output_dim=4, output_map=False), "output_dim is 4; without the output map"),
-    (lambda: MultiHeadAttention(8)(torch.zeros(3, 7)), r"query has shape \(3, 7\); it must be"),
-    (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True), r"keys \(4\) as queries"),
-    (lambda: MultiHeadAttention(8, score="cosine"), "score is 'cosine'; it must be one of dot, scaled_dot"),
-    (lambda: PositionalEncoding(8, dropout=-0.1), "dropout is -0.1"),
-    (lambda: RecurrentLayer(4, 5), "weight_dim is 5; it must be even"),
-    (lambda: RecurrentLayer(4, 6, pooling="attention"), "pooling is 'attention'"),
-    (lambda: RecurrentLayer(4, 6)(torch.zeros(3, 4), need_weights=True), "need_weights is True"),
-    (lambda: PairMemory(3, 7), "width is 7; it must be even"),
-    (lambda: NoisyLinear(4, 5, sigma=-1), "sigma is -1; it must be a number, 0 or more"),
-    (lambda: AMCCritic(6, kind="best"), "kind is 'best'; it must be one of amc, no_prefix, value_head"),
-    (lambda: AMCCritic(6)(torch.zeros(3, 5)), r"z has shape \(3, 5\)"),
-    (lambda: EntityEncoder({"a": 3}, attention="dot"), "attention is 'dot'; it must be one of transformer, tanh"),
-    (lambda: EntityEncoder({"a": 3}, num_heads=3), "num_heads is 3; it must be a divisor of the width"),
-    (lambda: KINDS({"items": ENTITIES["items"]}), "entities are of items, masks of none; expected the"),
-    (lambda: KINDS(ENTITIES, {"cats": torch.ones(2, 3)}), "masks of cats; expected the kinds items, keys"),
-    (lambda: KINDS(ENTITIES | {"keys": torch.zeros(3, 5)}), r"keys has shape \(3, 5\); those of the other kinds"),
-    (lambda: KINDS(ENTITIES, {"keys": -torch.ones(2, 3)}), r"mask of keys holds -1.0; expected 1 \(valid\) and 0"),
-    (lambda: SelectionHead(8)(torch.zeros(7), torch.zeros(3, 8)), r"query has shape \(7,\); its last axis must be 8"),
-    (lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 7)), r"candidates has shape \(3, 7\); expected \(..., c"),
-]
-
-
-@pytest.mark.parametrize(("call", "says"), BAD)
-def test_arguments_that_do_not_fit_are_named(call, says):
-    with pytest.raises((ValueError, TypeError), match=says):
-        call()
 
 
 def test_an_unknown_name_gets_the_known_ones_and_the_nearest():

@@ -101,3 +101,18 @@ def test_poolings_by_hand():
     assert {name: pool(tokens, mask, name).tolist() for name in FIXED_POOLINGS} == by_hand
     weighted = POOLINGS["attention"](tokens, mask, torch.tensor([np.log(3) / 2, 0.0], dtype=torch.float32))
     torch.testing.assert_close(weighted, torch.tensor([2.5, -2.5]))  # weights 1/4 and 3/4
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "says"),
+    [
+        (((2, 4, 3), (2, 4, 3), (2, 4, 3)), {"mask": torch.ones(2, 4)}, r"mask has shape \(2, 4\); it must broadcast"),
+        (((4, 3), (5, 3), (5, 3)), {"causal": True}, r"as many keys \(5\) as queries \(4\)"),
+        (((4, 3), (5, 3), (4, 3)), {}, r"value has shape \(4, 3\); expected \(..., 5, width\), like key"),
+        (((3,), (5, 3), (5, 3)), {}, r"query has shape \(3,\)"),
+        (((4, 3), (5, 2), (5, 3)), {"score": Dot()}, "requires equal widths; query has 3, key 2"),
+    ],
+)
+def test_bad_input(inputs, options, says):
+    with pytest.raises(ValueError, match=says):
+        attend(*map(torch.zeros, inputs), **options)

@@ -130,7 +130,12 @@ def test_any_number_of_detections_is_kept():
         ((0, 2.0, [("a", "b")]), "of shape (1, 2); it must be numbers"),
         ((0, 2.0, [(0, 0), (1,)]), "the scan of camera 0 at 2.0 s is [(0, 0), (1,)]; it must be an array"),
         ((0, 2.0, [(0, 0), (0, np.nan)]), "detection 1 of camera 0 at 2.0 s is (0, nan, 25, 0, 25); every number"),
-        ((0, 2.0, [(3, 4), (0, 0), (3, 4)]), "detection 2 of camera 0 at 2.0 s is (3, 4, 25, 0, 25); it is where"),
+        ((1, 2.0, [(0, 0, 1, 2, 1)]), "detection 0 of camera 1 at 2.0 s is (0, 0, 1, 2, 1); xx, xy and yy must be a"),
+        ((1, 2.0, [(0, -1060)]), "detection 0 of camera 1 at 2.0 s is (0, -1060, 25, 0, 25); it must be inside the"),
+        (
+            (0, 2.0, [(3, 4), (0, 0), (3, 4)]),
+            "detection 2 of camera 0 at 2.0 s is (3, 4, 25, 0, 25); it is where detection 0 is; the",
+        ),
     ],
 )
 def test_wrong_scans_are_named_and_change_nothing(scan, says):
@@ -151,7 +156,10 @@ def test_wrong_arguments_are_named():
     feed = DetectionFeed(WIDE)
     feed.add(0, 1.0, [(1.0, 2.0)])
     for call, says in (
-        (lambda: DetectionFeed(WIDE.replace(identities=True, false_detections=0)), "identities is true; it must be"),
+        (
+            lambda: DetectionFeed(WIDE.replace(identities=True, false_detections=0)),
+            "identities is true; it must be false for a feed",
+        ),
         (lambda: DetectionFeed(WIDE, timeout=0), "timeout is 0.0; it must be over 0"),
         (lambda: feed.observe(np.nan, PLACES, HEADINGS), "now is nan; it must be a finite number"),
         (lambda: feed.observe(1.0, PLACES[:1], [0.0]), "shapes ((1, 2), (1,)); they must be ((2, 2), (2,))"),

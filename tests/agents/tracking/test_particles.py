@@ -255,6 +255,21 @@ def test_a_step_leads_round_a_view(place, step, side, expected):
     np.testing.assert_allclose(round_view(*map(float, (*place, *step, side))), expected, atol=0.1)
 
 
+def test_targets_that_carry_are_where_particles_expect_them():
+    """Seen for 30 steps and then not for 30: they are nearer to the particles than to a straight course."""
+    scenes = 300
+    duel, seen = Simulator(GAME.replace(random_discs=0), scenes, 0), np.ones((scenes, 1), bool)
+    trackers = [ParticleTracker(GAME, scenes, particles=30, model=model) for model in ("carry", "constant velocity")]
+    for step in range(60):
+        duel.step(np.zeros((scenes, 4), int))
+        for tracker in trackers:
+            tracker.move()
+            if step < 30:
+                tracker.see(duel.state.target_position, seen, duel.state.velocity)
+    near, far = (np.linalg.norm(tracker.mean - duel.state.target_position, axis=-1).mean() for tracker in trackers)
+    assert near < 0.7 * far
+
+
 def test_a_look_that_contradicts_everything_starts_again():
     tracker = ParticleTracker(ROOM, 1, particles=500)
     tracker.see(np.array([[[30.0, 0]]]), np.ones((1, 1), bool))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.planning.levels import AssignInRange
@@ -333,6 +334,17 @@ def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch)
     model.learn(24 * 5)
     for now in range(1, 5):
         assert {slot for at, slot in drawn if at == now} <= ({0} if now == 1 else {(now - 1) % 3, (now - 2) % 3})
+
+
+def test_a_training_is_shown_the_nearest():
+    near = {"nearest": 3, "radius": 1200.0, "neighbours": 2}
+    options = CoverageOptions(
+        num_envs=4, batch_size=4, rollout_steps=2, weight_dim=8, teacher="planner-fast", attend_over="agents", **near
+    )
+    model, venv, made = build(options, load_scenario("hit-mac-6x12"))
+    assert made.nearness == near
+    assert venv.observation_space["targets"] == spaces.Box(-1, 11, (6, 3), np.int32)
+    assert model.learn(8).num_timesteps == 8
 
 
 def test_a_part_of_a_batch_keeps_its_lists():

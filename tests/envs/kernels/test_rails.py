@@ -11,7 +11,6 @@ from hitmac.envs.observation import Observer
 from hitmac.envs.parts.rails import make_rails, point_on
 from hitmac.envs.parts.sensors import limits_of, outside, within
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
-from tests.envs.kernels.test_tilt import ONE as TILTING
 
 COURTS = "courts_trajectories.npz"
 SQUARE = [(-100, 100), (100, 100), (100, -100), (-100, -100), (-100, 100)]  # clockwise from the upper left corner
@@ -230,16 +229,6 @@ def test_the_same_direction_within_limits():
         (SITE, {"placement": "grid"}, "placement is 'grid'"),
         (SITE, {"sensor_positions": ()}, "placement is 'fixed'"),
         (SITE, {"sensor_headings": (91, 100, 0)}, r"sensor_headings is \[91.0, .* pan_limits"),
-        (
-            TILTING,
-            {"tilt_limits": [(10, 5)]},
-            r"tilt_limits is \[\[10.0, 5.0\]\]; it must be empty, or .* 0 to 90",
-        ),
-        (TILTING, {"tilt_limits": [(-5, 91)]}, "tilt_limits is"),
-        (TILTING, {"tilt_limits": [(0, 5), (0, 5)]}, "one pair or one for each of the 1 sensors"),
-        (TILTING, {"mount_height": 0}, "mount_height is 0.0; it must be over 0 with tilt_limits"),
-        (TILTING, {"mount_height": (3, 4)}, "mount_height is .* one number"),
-        (TILTING, {"vertical_view": (30, 40)}, "vertical_view is .* one number"),
     ],
 )
 def test_impossible_sites_are_refused(scenario, changes, says):

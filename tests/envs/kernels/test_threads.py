@@ -101,6 +101,9 @@ def test_functions_compiled_for_kernels_refuse_the_interpreter():
         one_more(1)
 
 
+take = njit(lambda share: threads._take(share))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _cores():
     """Let several threads run on any machine."""
@@ -123,6 +126,14 @@ def test_every_scene_is_computed_once(scenes, number, block):
     for _ in range(5):
         shared.run(count, seen)
     assert (seen == 5).all()
+
+
+def test_a_thread_takes_blocks_of_its_own_segment_first_and_then_those_of_the_others():
+    counters, calls = Threads(100, 2, 8)._counters, np.zeros(1, np.int64)
+    taken = [take(Share(counters, calls, thread)) for thread in (0, 1, 1, 0)]
+    assert taken == [(0, 8), (48, 56), (56, 64), (8, 16)]
+    taken += [take(Share(counters, calls, 1)) for _ in range(9)]  # alone
+    assert sorted(taken) == [(low, min(low + 8, 100)) for low in range(0, 100, 8)]
 
 
 def test_the_caller_waits_for_no_helper_that_has_not_begun(monkeypatch):

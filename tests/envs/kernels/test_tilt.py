@@ -124,3 +124,45 @@ def test_detections_lie_between_the_edges_and_show_them():
         away = np.hypot(*shown["detections"][shown["mask"] != 0][:, :2].T)
         assert ((away > near - 1e-5) & (away < far + 1e-5)).all()
         simulator.step(np.array([[0, 0]]))
+
+
+def test_a_scene_is_the_same_alone_and_in_a_batch_and_its_state_can_be_set():
+    simulator, rng = Simulator("tilting", 5, 3), np.random.default_rng(0)
+    single = Simulator("tilting", 1, 5)
+    for step in range(30):
+        action = rng.integers(0, 3, (5, 12))
+        simulator.step(action)
+        single.step(action[2:3])
+        if step == 10:
+            simulator = simulator.clone()
+    for name, array in single.get_state().items():
+        np.testing.assert_array_equal(array[0], simulator.get_state()[name][2])
+    state = simulator.get_state()
+    state["tilt"][0, 0] = 91
+    with pytest.raises(ValueError, match=r"state 'tilt' holds a number that is not from 5.0 to 75.0: 91.0"):
+        simulator.set_state(state)
+
+
+def test_sensors_that_do_not_tilt_have_no_arrays_for_it():
+    simulator = Simulator("hit-mac", 1, 0)
+    assert not {"tilt", "near_squared"} & set(simulator.get_state())
+    assert simulator.rows.sensor.shape[1] == 23
+    assert simulator.rows.tilts is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"tilt_limits": [(10, 5)]}, r"tilt_limits is \[\[10.0, 5.0\]\]; it must be empty, or .* 0 to 90 degrees"),
+        ({"tilt_limits": [(-5, 91)]}, "tilt_limits is"),
+        ({"tilt_limits": [(0, 5), (0, 5)]}, "one pair or one for each of the 1 sensors"),
+        ({"mount_height": 0}, "mount_height is 0.0; it must be over 0 with tilt_limits"),
+        ({"mount_height": (3, 4)}, "mount_height is .* one number"),
+        ({"vertical_view": (30, 40)}, "vertical_view is .* one number"),
+        ({"vertical_view": 181}, "vertical_view is 181.0; it must be over 0 and at most 180 degrees"),
+        ({"tilt_step": 0}, "tilt_step is 0.0; it must be over 0"),
+    ],
+)
+def test_impossible_tilts_are_refused(changes, says):
+    with pytest.raises(ValueError, match=says):
+        ONE.replace(**changes)

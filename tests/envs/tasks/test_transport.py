@@ -109,8 +109,14 @@ def test_a_duel_terminates_when_all_has_arrived_and_is_truncated_at_the_time_lim
 
 def test_what_does_not_fit_a_duel_is_refused():
     for make, says in (
-        (lambda: TransportTask("hit-mac"), "scenario 'hit-mac' has no warehouses; only games have the features"),
-        (lambda: CoverageTask("hit-mac", opponent="greedy"), "opponent is 'greedy'; it must be None in a scenario"),
+        (
+            lambda: TransportTask("hit-mac"),
+            "scenario 'hit-mac' has no warehouses; only games have the features of entities",
+        ),
+        (
+            lambda: CoverageTask("hit-mac", opponent="greedy"),
+            "opponent is 'greedy'; it must be None in a scenario with",
+        ),
         (lambda: CoverageTask("hit-mac", reward="duel"), "reward is 'duel'; it must be coverage in a scenario without"),
         (lambda: TransportTask(SMALL, opponent=3), "unknown rule 3 of the sensors: known are random, naive, greedy"),
         (lambda: TransportTask(SMALL, 1).step(np.array([[0, 0, 0, 17]])), "action holds 17; it must be 0 .* to 16"),

@@ -33,8 +33,8 @@ def frame(live, **changes):
 
 
 @pytest.fixture
-def live(request):
-    served = Live(SCENARIO, names=["north", "<b>east", "south", "west"], **getattr(request, "param", {}))
+def live():
+    served = Live(SCENARIO, names=["north", "<b>east", "south", "west"])
     yield served
     served.close()
 
@@ -122,8 +122,8 @@ def test_the_first_page_to_take_a_camera_has_it(live, clock):
     assert (live.paused, live.by_hand) == (False, {})
 
 
-@pytest.mark.parametrize("live", [{"returns": [3.0, np.inf, 3.0, 3.0]}], indirect=True)
-def test_a_camera_that_is_not_turned_for_its_time_is_given_back(live, clock):
+def test_a_camera_that_is_not_turned_for_its_time_is_given_back(clock):
+    live = Live(SCENARIO, returns=[3.0, np.inf, 3.0, 3.0])
     assert order(live, {0: 5, 1: 0}) == [0, 1]
     for clock[0] in (1.0, 2.0):
         assert order(live, {0: 0, 1: 0}) == [0, 1]
@@ -135,6 +135,7 @@ def test_a_camera_that_is_not_turned_for_its_time_is_given_back(live, clock):
     assert live.by_hand == {1: 0.0}
     assert order(live, {0: 0, 1: 0}) == [1]  # a page that has it still
     assert order(live, {0: 0, 1: 0}) == [0, 1]  # taken again
+    live.close()
 
 
 class Shot:
@@ -146,13 +147,14 @@ class Shot:
         return self.picture
 
 
-@pytest.mark.parametrize("live", [{"stills": Shot()}], indirect=True)
-def test_only_pictures_of_cameras_that_have_one_are_served(live):
+def test_only_pictures_of_cameras_that_have_one_are_served():
+    live = Live(SCENARIO, stills=Shot())
     assert ask(live, path="picture/2") == (200, Shot.picture)
     for path in ("picture/1", "picture/", "picture/2/", "picture/../order", "/picture/2"):
         assert ask(live, path=path)[0] == 404, path
     live.stills.picture = b""
     assert ask(live, path="picture/2") == (204, b"")
+    live.close()
 
 
 def test_a_new_page_has_the_last_frame_and_the_messages(live):
@@ -281,19 +283,28 @@ def test_states_and_zones_are_shown(tab, live):
     assert tab.run("document.getElementById('with-pictures').hidden")
 
 
-@pytest.mark.parametrize("live", [{"stills": Shot(), "private": [[[0, 0], [100, 0], [100, 100]]]}], indirect=True)
-def test_a_picture_is_shown_with_its_boxes(tab, live):
-    live.publish(frame(live, boxes=[[2, 0.25, 0.25, 0.75, 0.75], [1, 0, 0, 1, 1]]))
-    tab.wait_for("document.querySelector('#pictures figcaption')?.textContent === 'south'")
+def test_a_picture_is_shown_with_its_boxes(browser, clock):
+    live = Live(SCENARIO, stills=Shot(), private=[[[0, 0], [100, 0], [100, 100]]])
+    live.stills.picture = Shot.picture
+    boxes = [[2, 0.25, 0.25, 0.75, 0.75], [1, 0, 0, 1, 1]]
+    browser.errors.clear()
+    browser.requests.clear()
+    live.publish(frame(live, boxes=boxes))
+    browser.open(live.address)
+    browser.wait_for("document.querySelector('#pictures figcaption')?.textContent === '3'")
     pixel = (
         "(() => {{ const context = document.createElement('canvas').getContext('2d');"
         "context.drawImage(document.querySelector('#pictures canvas'), 0, 0);"
         "return [...context.getImageData({}, {}, 1, 1).data.slice(0, 3)] }})()"
     )
-    tab.wait_for(f"{pixel.format(16, 18)}[0] > 100")  # the left side of the box
-    assert tab.run(pixel.format(32, 18))[2] > 200  # blue inside
-    assert tab.run(pixel.format(1, 1))[2] > 200  # the box of another camera is not here
-    assert tab.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
+    browser.wait_for(f"{pixel.format(16, 18)}[0] > 100")  # the left side of the box
+    assert browser.run(pixel.format(32, 18))[2] > 200  # blue inside
+    assert browser.run(pixel.format(1, 1))[2] > 200  # the box of another camera is not here
+    assert browser.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
+    browser.open("about:blank")
+    assert browser.errors == []
+    assert all(one.startswith((live.address, "data:", "about:")) for one in browser.requests)
+    live.close()
 
 
 def test_pause(tab, live):
@@ -338,16 +349,20 @@ def test_a_camera_turns_while_its_button_is_pressed(tab, live):
         tab.run(BUTTON.format(camera, TAKE) + ".click()")
     until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
     shown(tab, live, f"!{BUTTON.format(3, TURN_RIGHT)}.parentElement.hidden")
-    for way, rate, released in (  # beside the button; then the button pressed before loses the focus
-        (TURN_RIGHT, -10.0, {"x": 3}), (TURN_LEFT, 10.0, {}), (TURN_RIGHT, -10.0, {})
-    ):  # fmt: skip
+    box = tab.run(f"{BUTTON.format(0, TURN_RIGHT)}.getBoundingClientRect().toJSON()")
+    mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
+    tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+    until(tab, lambda: live.by_hand == {0: -10.0, 3: 0.0})
+    tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | {"x": 3})
+    until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
+    for way, rate in ((TURN_LEFT, 10.0), (TURN_RIGHT, -10.0)):  # the button pressed before loses the focus
         box = tab.run(f"{BUTTON.format(0, way)}.getBoundingClientRect().toJSON()")
         mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
         tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
         until(tab, lambda rate=rate: live.by_hand == {0: rate, 3: 0.0})
         tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
         assert tab.run("live.then((page) => page.hands.get(0))") == np.sign(rate)
-        tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | released)
+        tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
         until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
     tab.run(BUTTON.format(3, TURN_LEFT) + ".focus()")
     key(tab, "keyDown", "Enter")

@@ -195,3 +195,16 @@ def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site
 def test_a_calibration_that_is_refused_changes_nothing(line, says, site, error_of):
     assert says in error_of(main, "calibrate", *line.split())
     assert (site / "cameras.yaml").read_text() == CAMERAS
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [("3", "view is 3; it must be settings"), ("{heigth: 3}", "unknown setting heigth (did you mean height?) of view"),
+     ("{height: x}", "height is 'x'")],
+)  # fmt: skip
+def test_a_view_that_is_invalid_is_named_with_its_camera(section, says, tmp_path):
+    path = tmp_path / "cameras.yaml"
+    path.write_text(f"north: {{driver: stdout, view: {section}}}\nsouth: {{driver: stdout}}\n")
+    with pytest.raises((ValueError, TypeError)) as refused:
+        load_views(path, HALL)
+    assert f"camera north: {says}" in str(refused.value)

@@ -113,3 +113,8 @@ def test_the_time_step_and_the_speed_are_proposed(interval, step, speed, tracks)
     assert speed <= found[1] <= 1.5 * speed
     with pytest.raises(ValueError, match="has no target that is present for half a second; ids must not change"):
         proposed([read_recorded(tracks([(k, k, 0, 0) for k in range(9)]))])
+
+
+def test_cameras_without_places_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="placement is areas; a site requires fixed, with sensor_positions"):
+        check(Scenario(), tmp_path / "site.png")

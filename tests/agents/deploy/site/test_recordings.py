@@ -103,6 +103,10 @@ def test_what_is_written_can_be_read_back(tmp_path):
     assert write_recorded(to, iter(rows), np.asarray, (5.0, 3.0)) == (3, 2, 0)
     assert to.read_text().splitlines()[1:3] == ['0.0,"a,1",1.000,2.000', '1.0,"the ""red"" one",1.000,2.000']
     read_recording(str(to), 1.0)
+    twice = [(0.0, "a", 1.0, 2.0), (1.0, "a", 1.0, 2.0), (0.0, "a", 1.0, 3.0)]
+    with pytest.raises(ValueError, match=r"tracks\.csv, line 4: target a has a row at time 0.0 already"):
+        write_recorded(to, iter(twice), np.asarray, (5.0, 3.0))
+    assert "red" in to.read_text()
 
 
 @pytest.mark.parametrize("block", [1, 2, 65_536])
@@ -115,7 +119,7 @@ def test_tracks_are_written_whole_with_those_outside_left_out(tmp_path, block, m
     read_recording(str(to), 0.1)
     to.write_text("earlier")
     for rows, says in (
-        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "line 4: target a has a row at time 0.0"),
+        ([(0.0, "a", 1.0, 2.0), (0.0, "b", 1.0, 2.0), (0.0, "a", 1.0, 3.0)], "target a has a row at time 0.0 already"),
         ([(0.0, "a", 10.0, 2.0)], "1 positions are read, of which none is in the area"),
     ):
         with pytest.raises(ValueError, match=says):

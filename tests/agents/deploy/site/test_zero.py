@@ -92,8 +92,10 @@ def test_ctrl_c_stops_the_camera(find, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        ("west --towards 180", "unknown camera 'west': known are north, south"),
         ("south", "--towards is (); it must be a heading, degrees, or the place x y"),
         ("south --towards 180 --moved up", "--moved is 'up'; it must be left or right"),
+        ("0 --towards 45 --site hit-mac", "placement is areas; real cameras require fixed, with sensor_positions"),
         ("south --towards nan", "--towards is (nan,); it must be"),
         ("north --towards 45", "cameras.yaml: the driver of camera north has no zero; onvif and visca have"),
         ("south --towards 97 --yes", "south is 97; it must be 7.5 degrees or more inside its pan_limits, 90 to 270"),
