@@ -1,9 +1,10 @@
 """Faster equivalents of operations of the layers, each chosen by the size of its input."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
@@ -17,37 +18,131 @@ def is_recorded() -> bool:
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Return True if a transform of ``torch.func`` is active or a tensor carries a forward derivative."""
+    """Return True if a transform of ``torch.func`` is active, or a tensor is batched or has a derivative."""
     dual = any(forward_ad.unpack_dual(x).tangent is not None for x in tensors)
-    return dual or torch._C._are_functorch_transforms_active()
+    batched = any(torch._C._functorch.is_legacy_batchedtensor(x) for x in tensors)  # of ``is_grads_batched``
+    return dual or batched or torch._C._are_functorch_transforms_active()
 
 
-# ---- tanh ----
+# ---- tanh, and attention within short sequences ----
 
-_TANH_FROM = 2**16
-"""Numbers in the input from which a custom gradient is faster on a CPU: by 10 to 30 % in an encoder."""
+_MANY_FROM = 2**16
+"""Numbers in the input from which kernels compiled by numba are used on a CPU: a first call loads or compiles them."""
+
+SHORT_TO, LISTED_TO = 8, 32
+"""Tokens of a sequence up to which a kernel attends faster than matrix products, and than those of listed tokens, which
+would be gathered first."""
+
+Sequences = Sequence[tuple[Tensor, Tensor | None]]
+"""Sequences of one length each: the rows (G, L) int64 of their tokens, and a mask (G, L) bool; None: all are valid."""
+
+
+def compiled_pays(x: Tensor) -> bool:
+    """Return True if the kernels of :mod:`hitmac.perception.short_sequences` apply to `x` and are faster."""
+    return (
+        not is_recorded()
+        and type(x) is Tensor
+        and x.numel() >= _MANY_FROM
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def short_pays(x: Tensor, length: int, most: int, maps: tuple[nn.Linear, ...]) -> bool:
+    """Return True if :func:`attend_short` applies to tokens x and the maps, and is faster up to `most` tokens."""
+    return (
+        compiled_pays(x)
+        and 1 <= length <= most
+        and all(  # only `x W^T + b`: a parametrised map has another class
+            type(linear) is nn.Linear and linear.bias is not None and not is_hooked(linear) for linear in maps
+        )
+        and not is_transformed(x, *(linear.weight for linear in maps), *(linear.bias for linear in maps))
+    )
+
+
+def attend_rows(x: Tensor, mask: Tensor | None, maps: tuple[nn.Linear, ...], heads: int, scale: float) -> Tensor:
+    """Return :func:`attend_short` (..., L, f) within sequences (..., L, d), 0 at masked tokens."""
+    # Tokens of a transposed scene stay in their places: it would be copied for the maps, and back.
+    swapped = x.ndim > 3 and not x.is_contiguous() and x.transpose(-2, -3).is_contiguous()
+    x = x.transpose(-2, -3) if swapped else x
+    rows = torch.arange(x.shape[:-1].numel()).view(x.shape[:-1])
+    rows = rows.mT if swapped else rows
+    valid = None if mask is None else mask.reshape(-1, rows.shape[-1])
+    z = attend_short(x.reshape(-1, x.shape[-1]), [(rows.reshape(-1, rows.shape[-1]), valid)], maps, heads, scale)
+    z = z.view(*x.shape[:-1], z.shape[-1])
+    return z.transpose(-2, -3) if swapped else z
+
+
+def attend_short(x: Tensor, among: Sequences, maps: tuple[nn.Linear, ...], heads: int, scale: float) -> Tensor:
+    """Return ``z = softmax(scale q k^T) v`` within sequences of rows x (T, d), 0 in rows of none.
+
+    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equations (3) and (4).
+    """
+
+    def written_out(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        projected, output = functional.linear(x, weight, bias).tanh(), x.new_zeros(len(x), len(bias) // 3)
+        for rows, mask in among:
+            valid = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask
+            query, key, value = projected[rows].unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)  # (G, h, L, f / h)
+            scores = torch.where(valid[:, None, None], scale * query @ key.mT, torch.finfo(x.dtype).min)
+            z = (scores.softmax(-1) @ value).transpose(1, 2).flatten(-2)
+            output = output.index_put((rows[valid],), z[valid])
+        return output
+
+    weight, bias = (torch.cat([getattr(linear, name) for linear in maps]) for name in ("weight", "bias"))
+    output = _ShortAttention.apply(x, weight, bias, among, heads, scale)
+    return _TwiceDifferentiable.apply(output, x, weight, bias, written_out) if output.requires_grad else output
+
+
+class _ShortAttention(torch.autograd.Function):
+    """Output of :func:`attend_short`, with first derivatives only."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, among: Sequences, heads: int, scale: float
+    ) -> Tensor:
+        from hitmac.perception import short_sequences as kernels
+
+        projected = x @ weight.t()
+        kernels.to_tanh(projected.numpy(), bias.numpy())
+        every = all(mask is None for _, mask in among) and sum(rows.numel() for rows, _ in among) == len(x)
+        ctx.new = torch.empty if every else torch.zeros  # the kernels write the rows of valid tokens
+        output, ctx.kept = ctx.new(len(x), len(bias) // 3), []
+        for rows, mask in among:
+            own = rows.numpy(), np.zeros((0, 0), np.bool_) if mask is None else mask.numpy(), np.float32(scale)
+            ctx.kept.append((*own, np.empty((len(rows), heads, rows.shape[1], rows.shape[1]), np.float32)))
+            kernels.attend(projected.numpy(), *ctx.kept[-1], output.numpy())
+        ctx.save_for_backward(x, weight, projected)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        from hitmac.perception import short_sequences as kernels
+
+        x, weight, projected = ctx.saved_tensors
+        found, dz = ctx.new(projected.shape), gradient.contiguous().numpy()
+        for kept in ctx.kept:
+            kernels.differentiate(projected.numpy(), *kept, dz, found.numpy())
+        return found @ weight if ctx.needs_input_grad[0] else None, found.t() @ x, found.sum(0), None, None, None
 
 
 def tanh_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> list[Tensor]:
-    """Return ``tanh(f(x))``, equation (3), for each linear map f of tokens x, accurate to the rounding of 1.
-
-    For large inputs on a CPU it is ``2 sigmoid(2 u) - 1``, unless the type is a half one: the difference is too
-    inaccurate near 0.
-    """
-    if is_recorded() or x.numel() < _TANH_FROM or x.device.type != "cpu":
-        return [linear(x).tanh() for linear in maps]
-    flat = x.reshape(-1, x.shape[-1])
-    found = [linear(flat) for linear in maps]
-    plain = found[0].dtype not in (torch.float32, torch.float64) or is_transformed(*found)
-    return [(u.tanh() if plain else _Tanh.apply(u)).unflatten(0, x.shape[:-1]) for u in found]
+    """Return ``tanh(f(x))``, equation (3), for each linear map f of tokens x."""
+    found = [linear(x) for linear in maps]
+    plain = not compiled_pays(x) or is_transformed(*found) or any(u.dtype != x.dtype for u in found)
+    return [u.tanh() if plain else _Tanh.apply(u) for u in found]
 
 
 class _Tanh(torch.autograd.Function):
-    """``y = tanh(x)``, with the gradient ``1 - y^2``, as ``2 sigmoid(2 x) - 1``."""
+    """``y = tanh(x)`` of float32 (..., f), with the gradient ``1 - y^2``; PyTorch's takes as long as a product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        output = (x + x).sigmoid_().mul_(2.0).sub_(1.0)
+        from hitmac.perception import short_sequences as kernels
+
+        output = x.clone(memory_format=torch.contiguous_format)
+        kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
         ctx.save_for_backward(output)
         return output
 
@@ -213,9 +308,8 @@ def _double(x: Tensor) -> torch.dtype:
 
 # ---- sequences of any lengths ----
 
-_CHUNK = 4096
-"""Tokens of a chunk, and tokens from which padding costs more than further buckets. Chunks with few passes over memory
-save a tenth to a fifth of an encoder's time in scenes of 1000 agents and more."""
+_PADDED_TO = 4096
+"""Tokens from which padding costs more than further buckets."""
 
 
 class Bucket(NamedTuple):
@@ -253,18 +347,16 @@ def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
     buckets, first, steps = [], 0, torch.arange(len(places), device=mask.device)
     for size, number in enumerate(torch.bincount(counts, minlength=1).tolist()):
         if size * number:
-            rows = number if torch.is_grad_enabled() else max(_CHUNK // size, 1)
-            for tokens in steps[first : first + size * number].view(number, size).split(rows):
-                buckets.append(Bucket(tokens, None, first))
-                first += tokens.numel()
+            buckets.append(Bucket(steps[first : first + size * number].view(number, size), None, first))
+            first += size * number
     return places, Groups(buckets, None)
 
 
 def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
     """Group tokens (T,) by keys 0 to number - 1, `number` for no group; rank, 0 to ranks - 1, orders a group.
 
-    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket; with many tokens, each size up to 32 has its own,
-    and without gradients buckets are split into chunks. `one_bucket` pads all groups to the size of the largest.
+    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket; with many tokens, each size up to 32 has its own.
+    `one_bucket` pads all groups to the size of the largest.
     """
     length, device = keys.shape[0], keys.device
     if not one_bucket and length == 0:
@@ -287,7 +379,7 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
         largest = as_size(counts.max())
         return Groups([bucket(first, counts, largest)], (keys * largest + within).clamp(max=number * largest - 1))
     sizes = 2 ** (2 * counts - 1).clamp(min=1).double().log2().floor().to(torch.int64)
-    if length >= _CHUNK:
+    if length >= _PADDED_TO:
         sizes = torch.where(counts <= 32, counts, sizes)
     start, buckets, done = keys.new_zeros(number + 1), [], 0
     for size in sizes[counts > 0].unique().tolist():
@@ -295,8 +387,7 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
         most = int(counts[chosen].max())
         start[chosen] = done + most * torch.arange(len(chosen), device=device)
         done += most * len(chosen)
-        rows = len(chosen) if torch.is_grad_enabled() else max(_CHUNK // most, 1)
-        buckets += [bucket(first[some], counts[some], most) for some in chosen.split(rows)]
+        buckets.append(bucket(first[chosen], counts[chosen], most))
     return Groups(buckets, start[keys] + within)
 
 
@@ -315,43 +406,3 @@ def is_hooked(module: nn.Module) -> bool:
     """
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
     return any(hooks) or "forward" in vars(module)
-
-
-def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
-    """Return True if :func:`attend_in_chunks` applies to tokens x and the maps of q, k and v, and is faster."""
-    return (
-        not is_recorded()
-        and not torch.is_grad_enabled()
-        and x.numel() >= _TANH_FROM
-        and maps[0].out_features <= 64  # bound of the scores after tanh; sums of exp() remain finite
-        and x.device.type == "cpu"
-        and x.dtype in (torch.float32, torch.float64)
-        and not is_transformed(x)
-        and not torch.is_autocast_enabled("cpu")
-        and all(  # only `x W^T + b`: a parametrised map has another class
-            type(linear) is nn.Linear and linear.bias is not None and not is_hooked(linear) for linear in maps
-        )
-    )
-
-
-def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], scale: float) -> Tensor:
-    """Return ``z = softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v.
-
-    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equations (3) and (4), with ``tanh(u) = 2 sigmoid(2 u) - 1``.
-    """
-    width = maps[0].out_features
-    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f)
-    bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
-    outputs, done = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width), 0
-    for bucket in groups.buckets:
-        own = bucket.of(x)  # (G, c, d)
-        projected = torch.addmm(bias, own.flatten(0, 1), weight).sigmoid_().mul_(2.0).sub_(1.0)
-        query, key, value = projected.unflatten(0, own.shape[:-1]).split(width, -1)  # (G, c, f)
-        weights = torch.bmm(query, key.mT)
-        weights = (weights if scale == 1.0 else weights.mul_(scale)).exp_()
-        if bucket.mask is not None:
-            weights.mul_(bucket.mask.unsqueeze(-2))
-        weights.div_(weights.sum(-1, keepdim=True))
-        torch.bmm(weights, value, out=outputs[done : done + len(projected)].view(*own.shape[:-1], width))
-        done += len(projected)
-    return outputs if groups.place is None else outputs.index_select(0, groups.place)

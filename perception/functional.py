@@ -242,9 +242,6 @@ def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
 
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
     """Sum the tokens, as the paper does; the result grows with their number."""
-    if x.requires_grad and not torch.jit.is_tracing():  # a trace is checked without gradients
-        # A product: the gradient of a sum is an expanded view, which slows later products.
-        return (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2)
     return x.sum(-2)
 
 

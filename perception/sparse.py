@@ -12,15 +12,16 @@ from torch import Tensor, nn
 
 from hitmac.perception.checks import as_mask, check_index, check_repetition
 from hitmac.perception.fast_paths import (
+    LISTED_TO,
     Bucket,
     Groups,
     as_size,
-    attend_in_chunks,
-    chunks_pay,
+    attend_short,
     group_rows,
     group_tokens,
     is_recorded,
     is_transformed,
+    short_pays,
 )
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import is_two_steps
@@ -200,8 +201,10 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs, x), None
     maps = layer.Q, layer.K, layer.V
-    if layer.num_heads == 1 and not need_weights and chunks_pay(x, maps):
-        return attend_in_chunks(x, groups, maps, layer.weight_dim**-0.5 if layer.scaled else 1.0), None
+    longest = max(bucket.tokens.shape[1] for bucket in groups.buckets)
+    if layer.is_plain(need_weights) and short_pays(x, longest, LISTED_TO, maps):
+        rows = [(bucket.tokens, bucket.mask) for bucket in groups.buckets]
+        return attend_short(x, rows, maps, layer.num_heads, layer.scale), None
     projected, outputs, weights = layer.project(x), [], None
     for bucket in groups.buckets:
         query, key, value = (bucket.of(each) for each in projected)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import is_hooked, tanh_maps
+from hitmac.perception.fast_paths import SHORT_TO, attend_rows, is_hooked, short_pays, tanh_maps
 from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
@@ -74,8 +74,12 @@ class AttentionLayer(nn.Module):
         """
         mask = check_tokens(x, mask, self.feature_dim, "x", "L")
         x = zero_masked(x, mask)
-        query, key, value = self.project(x)  # q, k, v = tanh(Q x), tanh(K x), tanh(V x)
-        z, weights = self.attend(query, key, value, mask, need_weights)  # z = softmax(q k^T) v
+        maps = self.Q, self.K, self.V
+        if self.is_plain(need_weights) and short_pays(x, x.shape[-2], SHORT_TO, maps):
+            z, weights = attend_rows(x, mask, maps, self.num_heads, self.scale), None
+        else:
+            query, key, value = self.project(x)  # q, k, v = tanh(Q x), tanh(K x), tanh(V x)
+            z, weights = self.attend(query, key, value, mask, need_weights)  # z = softmax(q k^T) v
         z = z + x if self.residual else z
         z = z if self.norm is None else self.norm(z)
         if mask is not None:
@@ -87,9 +91,16 @@ class AttentionLayer(nn.Module):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equation (3), each (..., L, weight_dim)."""
         query, key, value = tanh_maps(x, (self.Q, self.K, self.V))
-        if self.scaled:
-            query = query / (self.weight_dim // self.num_heads) ** 0.5
-        return query, key, value
+        return query * self.scale if self.scaled else query, key, value
+
+    @property
+    def scale(self) -> float:
+        """Factor of the scores."""
+        return (self.weight_dim // self.num_heads) ** -0.5 if self.scaled else 1.0
+
+    def is_plain(self, need_weights: bool) -> bool:
+        """Return True if `project` and `attend` are this class's, and compute no weights that are dropped or needed."""
+        return type(self) is AttentionLayer and not (need_weights or (self.training and self.dropout))
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool

@@ -70,7 +70,7 @@ def test_inside_a_package_imports_run_one_way(package):
 def test_perception_and_envs_keep_to_their_libraries():
     """Optional libraries are imported in the functions that use them."""
     optional = {"PIL", "matplotlib", "safetensors", "tensordict"}
-    assert imported("perception") - set(sys.stdlib_module_names) - optional <= {"torch", "numpy", "perception"}
+    assert imported("perception") - set(sys.stdlib_module_names) - optional <= {"torch", "numpy", "numba", "perception"}
     assert "torch" not in imported("envs", but=["torchrl_env"])  # TorchRL is made of torch
     for path in [*(ROOT / "envs").rglob("*.py"), *(ROOT / "perception").glob("*.py")]:
         imports = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import)]

@@ -137,9 +137,9 @@ def test_other_types_are_as_exact_as_in_the_dense_encoder(dtype):
 @pytest.mark.parametrize("over", LISTABLE)
 @pytest.mark.parametrize("tokens", [15, 16, 17, 35])
 def test_without_gradients_as_with_them(over, tokens, monkeypatch):
-    """Around a chunk, of 16 tokens here."""
-    monkeypatch.setattr(fast_paths, "_CHUNK", 16)
-    monkeypatch.setattr(fast_paths, "_TANH_FROM", 1)
+    """Around the number of tokens, 16 here, from which each length has a bucket."""
+    monkeypatch.setattr(fast_paths, "_PADDED_TO", 16)
+    monkeypatch.setattr(fast_paths, "_MANY_FROM", 1)
     net, pairs = encoder(over, num_frequencies=1, embed_layers=2), random(-(-tokens // 4), 4, D)
     mask = torch.arange(len(pairs) * 4).reshape(-1, 4) < tokens
     agents = torch.arange(len(pairs))[:, None]
