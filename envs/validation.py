@@ -254,6 +254,8 @@ def convert(
         if not real or (kind is int and number != int(number)):
             raise wrong(TypeError, ", ".join(filter(None, (f"a {'whole' if kind is int else 'finite'} number", words))))
         value = kind(number)
+        if kind is int and not -(2**63) <= value < 2**63:  # int64, of the kernels
+            raise wrong(ValueError, ", ".join(filter(None, (words, "below 2^63"))))
     if limit is not None and value not in limit:
         raise wrong(ValueError, words + (did_you_mean(value, limit.names) if isinstance(limit, Choice) else ""))
     return value

@@ -65,6 +65,9 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
         for value in (float("nan"), float("inf"), True, "many", [[1]]):
             with pytest.raises((TypeError, ValueError), match=rf"{name}\b.*; it must be "):
                 Scenario(**{name: value})
+        if re.search(r"\bint\b", str(hints[name])) and "tuple" not in str(hints[name]):
+            with pytest.raises(ValueError, match=rf"{name} is 1{'0' * 19}; it must be .*(below 2\^63| to \d+)"):
+                Scenario(**{name: 10**19})
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", Scenario.__doc__, re.MULTILINE))
     assert list(rows) == list(hints)
     assert rows["sensing_range"].startswith("800 * arena / 1250 | over 0 | Largest distance")
