@@ -93,7 +93,7 @@ def compare(title: str, found: dict[str, float], base: str, passes: int = 1) -> 
 def attention() -> None:
     torch.set_num_threads(2)
     print(f"\nattention, width {WIDTH}, 2 threads, least of several alternating runs (ratio to the written-out form)")
-    for batch, length, repeats in ((1024, 20, 10), (1, 3000, 5)):
+    for batch, length, repeats in ((4096, 5, 10), (1024, 20, 10), (1, 3000, 5)):
         x = torch.randn(batch, length, WIDTH)
         gradients = (torch.randn(batch, length, WIDTH), torch.randn(batch, WIDTH))
         calls = {name: trained(form, x, gradients) for name, form in forms().items()}

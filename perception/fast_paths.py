@@ -29,6 +29,9 @@ def is_transformed(*tensors: Tensor) -> bool:
 _MANY_FROM = 2**16
 """Numbers in the input from which kernels compiled by numba are used on a CPU: a first call loads or compiles them."""
 
+_THREADS_TO = 2
+"""PyTorch's threads up to which the kernels, of one thread each, are faster."""
+
 SHORT_TO, LISTED_TO = 8, 32
 """Tokens of a sequence up to which a kernel attends faster than matrix products, and than those of listed tokens, which
 would be gathered first."""
@@ -37,8 +40,8 @@ Sequences = Sequence[tuple[Tensor, Tensor | None]]
 """Sequences of one length each: the rows (G, L) int64 of their tokens, and a mask (G, L) bool; None: all are valid."""
 
 
-def compiled_pays(x: Tensor) -> bool:
-    """Return True if the kernels of :mod:`hitmac.perception.short_sequences` apply to `x` and are faster."""
+def tanh_pays(x: Tensor) -> bool:
+    """Return True if :class:`_Tanh` applies to `x` and is faster."""
     return (
         not is_recorded()
         and type(x) is Tensor
@@ -52,7 +55,8 @@ def compiled_pays(x: Tensor) -> bool:
 def short_pays(x: Tensor, length: int, most: int, maps: tuple[nn.Linear, ...]) -> bool:
     """Return True if :func:`attend_short` applies to tokens x and the maps, and is faster up to `most` tokens."""
     return (
-        compiled_pays(x)
+        tanh_pays(x)
+        and torch.get_num_threads() <= _THREADS_TO
         and 1 <= length <= most
         and all(  # only `x W^T + b`: a parametrised map has another class
             type(linear) is nn.Linear and linear.bias is not None and not is_hooked(linear) for linear in maps
@@ -130,7 +134,7 @@ class _ShortAttention(torch.autograd.Function):
 def tanh_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> list[Tensor]:
     """Return ``tanh(f(x))``, equation (3), for each linear map f of tokens x."""
     found = [linear(x) for linear in maps]
-    plain = not compiled_pays(x) or is_transformed(*found) or any(u.dtype != x.dtype for u in found)
+    plain = not tanh_pays(x) or is_transformed(*found) or any(u.dtype != x.dtype for u in found)
     return [u.tanh() if plain else _Tanh.apply(u) for u in found]
 
 
@@ -139,10 +143,13 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        from hitmac.perception import short_sequences as kernels
+        if torch.get_num_threads() > _THREADS_TO:
+            output = (x + x).sigmoid_().mul_(2.0).sub_(1.0)
+        else:
+            from hitmac.perception import short_sequences as kernels
 
-        output = x.clone(memory_format=torch.contiguous_format)
-        kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
+            output = x.clone(memory_format=torch.contiguous_format)
+            kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
         ctx.save_for_backward(output)
         return output
 
