@@ -40,7 +40,7 @@ def check_share(name: str, value: float) -> None:
 
 def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
     """Raise ValueError unless `value` is one of `known`; the message names them and the nearest one."""
-    if value not in list(known):
+    if not isinstance(value, str) or value not in list(known):  # an array is not comparable
         raise ValueError(f"{name} is {value!r}; it must be {one_of(known, value)}")
 
 

@@ -158,7 +158,7 @@ class EncoderConfig:
         """Return the options out of range, each with a description of the allowed values."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
-            if (value := getattr(self, name)) not in list(known):
+            if not isinstance(value := getattr(self, name), str) or value not in known:
                 found[name] = f"it must be {one_of(known, value)}"
         for name, least in _WHOLE_NUMBERS.items():
             if not is_whole(getattr(self, name), least):

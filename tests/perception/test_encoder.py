@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.training.config import JOBS, check
 from hitmac.agents.training.learner import build
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
-from hitmac.perception import AgentTargetEncoder, EncoderConfig, FlatEncoder
+from hitmac.perception import AgentTargetEncoder, AttentionLayer, EncoderConfig, FlatEncoder
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
 from tests.perception.numerics import random, same
 
@@ -189,6 +190,10 @@ def test_options_out_of_their_range_are_refused(options, says):
 
 
 def test_unknown_options_and_inputs_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"pooling is array\(\[\], .*; it must be one of sum, mean, max"):
+        EncoderConfig(pooling=np.array([]))
+    with pytest.raises(ValueError, match=r"pooling is array\(\['sum', 'max'\], .*; it must be one of sum, mean"):
+        AttentionLayer(4, 8, pooling=np.array(["sum", "max"]))
     with pytest.raises(TypeError, match=r"unknown encoder option 'wieght_dim'; it .* \(did you mean weight_dim"):
         AgentTargetEncoder(4, wieght_dim=8)
     given_options = {"features": DEFAULT_FEATURES, "scenario": load_scenario("hit-mac"), "training_seeds": (1, 2)}
