@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hitmac.perception.checks import check_attended, check_choice, check_pairs, check_widths
-from hitmac.perception.fast_paths import fused_attention, fused_kernel_pays
+from hitmac.perception.fast_paths import SHORT_TO, fused_attention, fused_kernel_pays, is_recorded
 
 
 class Score(nn.Module):
@@ -242,6 +242,9 @@ def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
 
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
     """Sum the tokens, as the paper does; the result grows with their number."""
+    if x.requires_grad and not is_recorded() and x.shape[-2] > SHORT_TO:
+        # A product: the gradient of a sum is an expanded view, for which products and fused attention take long.
+        return (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2)
     return x.sum(-2)
 
 
