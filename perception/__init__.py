@@ -1,4 +1,6 @@
-"""Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
+"""Attention over agent-target features, after HiT-MAC, for any policy.
+
+Requires only torch; large inputs on a CPU are faster with numba.
 
 Constructors raise ``ValueError`` for options out of range. Calls raise ``ValueError`` for mismatched shapes, for masks
 on a CPU with numbers other than 0 and 1, and ``TypeError`` for masks that are not tensors. The message names the

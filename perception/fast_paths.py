@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ def is_transformed(*tensors: Tensor) -> bool:
 
 # ---- tanh, and attention within short sequences ----
 
+_HAS_NUMBA = find_spec("numba") is not None  # this folder alone needs only torch
 _MANY_FROM = 2**16
 """Numbers in the input from which kernels compiled by numba are used on a CPU: a first call loads or compiles them."""
 
@@ -43,7 +45,8 @@ Sequences = Sequence[tuple[Tensor, Tensor | None]]
 def tanh_pays(x: Tensor) -> bool:
     """Return True if :class:`_Tanh` applies to `x` and is faster."""
     return (
-        not is_recorded()
+        _HAS_NUMBA
+        and not is_recorded()
         and type(x) is Tensor
         and x.numel() >= _MANY_FROM
         and x.device.type == "cpu"
