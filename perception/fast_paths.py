@@ -73,7 +73,7 @@ def attend_rows(x: Tensor, mask: Tensor | None, maps: tuple[nn.Linear, ...], hea
     # Tokens of a transposed scene stay in their places: it would be copied for the maps, and back.
     swapped = x.ndim > 3 and not x.is_contiguous() and x.transpose(-2, -3).is_contiguous()
     x = x.transpose(-2, -3) if swapped else x
-    rows = torch.arange(x.shape[:-1].numel()).view(x.shape[:-1])
+    rows = torch.arange(x.shape[:-1].numel(), device=x.device).view(x.shape[:-1])
     rows = rows.mT if swapped else rows
     valid = None if mask is None else mask.reshape(-1, rows.shape[-1])
     z = attend_short(x.reshape(-1, x.shape[-1]), [(rows.reshape(-1, rows.shape[-1]), valid)], maps, heads, scale)
@@ -114,10 +114,11 @@ class _ShortAttention(torch.autograd.Function):
         projected = x @ weight.t()
         kernels.to_tanh(projected.numpy(), bias.numpy())
         every = all(mask is None for _, mask in among) and sum(rows.numel() for rows, _ in among) == len(x)
-        ctx.new = torch.empty if every else torch.zeros  # the kernels write the rows of valid tokens
-        output, ctx.kept = ctx.new(len(x), len(bias) // 3), []
+        ctx.new = Tensor.new_empty if every else Tensor.new_zeros  # the kernels write the rows of valid tokens
+        output, ctx.kept = ctx.new(x, (len(x), len(bias) // 3)), []
         for rows, mask in among:
-            own = rows.numpy(), np.zeros((0, 0), np.bool_) if mask is None else mask.numpy(), np.float32(scale)
+            valid = np.zeros((0, 0), np.bool_) if mask is None else mask.contiguous().numpy()
+            own = rows.contiguous().numpy(), valid, np.float32(scale)
             ctx.kept.append((*own, np.empty((len(rows), heads, rows.shape[1], rows.shape[1]), np.float32)))
             kernels.attend(projected.numpy(), *ctx.kept[-1], output.numpy())
         ctx.save_for_backward(x, weight, projected)
@@ -128,7 +129,7 @@ class _ShortAttention(torch.autograd.Function):
         from hitmac.perception import short_sequences as kernels
 
         x, weight, projected = ctx.saved_tensors
-        found, dz = ctx.new(projected.shape), gradient.contiguous().numpy()
+        found, dz = ctx.new(x, projected.shape), gradient.contiguous().numpy()
         for kept in ctx.kept:
             kernels.differentiate(projected.numpy(), *kept, dz, found.numpy())
         return found @ weight if ctx.needs_input_grad[0] else None, found.t() @ x, found.sum(0), None, None, None

@@ -163,6 +163,20 @@ def test_a_sequence_does_not_depend_on_the_others(compiled):
     assert net(x, mask)[0].isfinite().all()
 
 
+def test_defaults_of_type_and_device_do_not_matter(compiled):
+    net, x = layer(), torch.randn(2, 4, 16, requires_grad=True)
+    plain = net(x)[0]
+    (expected,) = torch.autograd.grad(plain.sum(), x)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("meta"):
+            found = net(x)[0]
+            assert torch.equal(torch.autograd.grad(found.sum(), x)[0], expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(found, plain)
+
+
 def test_the_maps_have_exact_derivatives(fast_tanh):
     net, x = AttentionLayer(3, 4), torch.randn(2, 3, 3, requires_grad=True)
     inputs = [x, *net.parameters()]
