@@ -1,8 +1,8 @@
 """Attention within many short sequences on a CPU, in float32, compiled by numba.
 
 A sequence g has the rows ``rows[g]`` of the tokens, those where ``mask[g]`` is True; a mask without elements is True
-everywhere. Within sequences such as the 5 targets of a sensor, products of matrices take PyTorch longer than those of
-the projections, and its tanh as long. A gradient step of the default policies takes three quarters of the time.
+everywhere. Within sequences such as the 5 targets of a sensor, products of matrices take PyTorch as long as those of
+the projections, and its tanh too. A gradient step of the default policies takes three quarters of the time.
 """
 
 from contextlib import suppress

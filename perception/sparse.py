@@ -204,7 +204,7 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
     longest = max(bucket.tokens.shape[1] for bucket in groups.buckets)
     if layer.is_plain(need_weights) and short_pays(x, longest, LISTED_TO, maps):
         rows = [(bucket.tokens, bucket.mask) for bucket in groups.buckets]
-        return attend_short(x, rows, maps, layer.num_heads, layer.scale), None
+        return attend_short(x, rows, maps, layer.num_heads, layer.score_scale), None
     projected, outputs, weights = layer.project(x), [], None
     for bucket in groups.buckets:
         query, key, value = (bucket.of(each) for each in projected)

@@ -76,7 +76,7 @@ class AttentionLayer(nn.Module):
         x = zero_masked(x, mask)
         maps = self.Q, self.K, self.V
         if self.is_plain(need_weights) and short_pays(x, x.shape[-2], SHORT_TO, maps):
-            z, weights = attend_rows(x, mask, maps, self.num_heads, self.scale), None
+            z, weights = attend_rows(x, mask, maps, self.num_heads, self.score_scale), None
         else:
             query, key, value = self.project(x)  # q, k, v = tanh(Q x), tanh(K x), tanh(V x)
             z, weights = self.attend(query, key, value, mask, need_weights)  # z = softmax(q k^T) v
@@ -91,10 +91,10 @@ class AttentionLayer(nn.Module):
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equation (3), each (..., L, weight_dim)."""
         query, key, value = tanh_maps(x, (self.Q, self.K, self.V))
-        return query * self.scale if self.scaled else query, key, value
+        return query * self.score_scale if self.scaled else query, key, value
 
     @property
-    def scale(self) -> float:
+    def score_scale(self) -> float:
         """Factor of the scores."""
         return (self.weight_dim // self.num_heads) ** -0.5 if self.scaled else 1.0
 
