@@ -219,7 +219,7 @@ def fused_attention(
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
-    """Output of the fused kernel, which has only first derivatives; the written-out form provides all others."""
+    """Output of a kernel, which has only first derivatives; the written-out form provides all others."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, *arguments: Any) -> Tensor:
