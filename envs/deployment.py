@@ -382,14 +382,7 @@ class _Pairs:
         self.east, self.north = at.unit(self.dx, self.dy, self.distance)
         self.number = None
         self.sensor = self
-
-    @property
-    def i(self) -> np.ndarray:
-        return np.arange(self.n)[:, None]
-
-    @property
-    def j(self) -> np.ndarray:
-        return np.arange(self.m)
+        self.i, self.j = np.arange(self.n)[:, None], np.arange(self.m)
 
     def __getitem__(self, key: tuple[int, Any]) -> Any:
         """Return a row of the sensors, as formulas read it."""

@@ -1,5 +1,7 @@
 """Simulator: the state of a batch of scenes and its dynamics, without spaces, rewards or auto-reset."""
 
+import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -382,17 +384,11 @@ class Simulator:
 
     def clone(self) -> "Simulator":
         """Return an independent simulator in the same state, which continues identically."""
-        function, arguments = self.__reduce__()
-        return function(*arguments)
+        return copy.copy(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy by constructor arguments and state: `state` and `rows` share memory."""
-        return _restored, (type(self), self.scenario, self.num_envs, self.num_threads, self.get_state())
+        made = functools.partial(type(self), self.scenario, self.num_envs, 0, num_threads=self.num_threads)
+        return made, (), self.get_state()
 
-
-def _restored(
-    kind: type[Simulator], scenario: Scenario, num_envs: int, num_threads: int, state: Mapping[str, np.ndarray]
-) -> Simulator:
-    simulator = kind(scenario, num_envs, seed=0, num_threads=num_threads)
-    simulator.set_state(state)
-    return simulator
+    __setstate__ = set_state

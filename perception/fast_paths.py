@@ -343,9 +343,9 @@ class Groups(NamedTuple):
     buckets: list[Bucket]
     place: Tensor | None  # (T,) int64, of each token among those of all buckets, any without a sequence; None: its own
 
-    def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
-        """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` if there is no bucket."""
-        tokens = torch.cat([part.flatten(0, 1) for part in parts]) if parts else like
+    def together(self, parts: list[Tensor]) -> Tensor:
+        """Return all tokens (T, f) from those (G, c, f) of each bucket, one or more."""
+        tokens = torch.cat([part.flatten(0, 1) for part in parts])
         return tokens if self.place is None else tokens.index_select(0, self.place)
 
 

@@ -98,16 +98,7 @@ def lines(
     return figure
 
 
-def film(
-    path: str | Path,
-    weights: Array,
-    agents: Array,
-    targets: Array,
-    *,
-    extent: Extent,
-    pictures: Sequence[np.ndarray] | None = None,
-    frames_per_second: int = 10,
-) -> None:
+def film(path: str | Path, weights: Array, agents: Array, targets: Array, *, extent: Extent) -> None:
     """Write attention over time as an animated GIF of :func:`lines`, whole or not at all.
 
     Args:
@@ -116,8 +107,6 @@ def film(
         agents: (n, 2) or (T, n, 2).
         targets: (T, m, 2).
         extent: see :func:`lines`.
-        pictures: T pictures, see :func:`lines`.
-        frames_per_second: frame rate of the film.
     """
     if Path(path).suffix.lower() != ".gif":
         raise ValueError(f"path is {str(path)!r}; its name must end in .gif")
@@ -128,12 +117,10 @@ def film(
         )
     agents, frames = np.broadcast_to(agents, (len(weights), *agents.shape[-2:])), []
     for time in range(len(weights)):
-        behind = None if pictures is None else pictures[time]
-        figure = lines(weights[time], agents[time], targets[time], extent=extent, picture=behind, title=f"{time}")
+        figure = lines(weights[time], agents[time], targets[time], extent=extent, title=f"{time}")
         frames.append(_image(figure))
     with _whole(Path(path)) as temporary:
-        duration = 1000 / frames_per_second  # ms
-        frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=duration, loop=0)
+        frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=100, loop=0)  # ms
 
 
 def save(figure: "Figure", path: str | Path) -> None:

@@ -92,7 +92,8 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
     if isinstance(content, dict):
         content = content.get("model", content)
     if not isinstance(content, dict) or not all(
-        isinstance(x, Tensor) and x.layout == torch.strided and x.is_floating_point() for x in content.values()
+        isinstance(name, str) and isinstance(x, Tensor) and x.layout == torch.strided and x.is_floating_point()
+        for name, x in content.items()
     ):
         raise ValueError(f"{path} does not hold a dictionary of floating-point tensors")
     try:

@@ -199,7 +199,7 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
         return layer(x.unsqueeze(0))[0].squeeze(0), None
     if not is_two_steps(layer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
-        return groups.together(outputs, x), None
+        return groups.together(outputs), None
     maps = layer.Q, layer.K, layer.V
     longest = max(bucket.tokens.shape[1] for bucket in groups.buckets)
     if layer.is_plain(need_weights) and short_pays(x, longest, LISTED_TO, maps):
@@ -212,7 +212,7 @@ def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> 
         outputs.append(z)
         if weights is not None and bucket.mask is not None:
             weights = weights * bucket.mask[:, None, :, None]
-    return groups.together(outputs, projected[2]), weights
+    return groups.together(outputs), weights
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -222,7 +222,8 @@ def search(cells, places, b, reach, around, k, square, candidate, already):
                 squared = dx * dx + dy * dy
                 square[count] = squared
                 candidate[count] = number[s]
-                count += (squared <= _limit(reach, own, limit, s)) & (number[s] != skip)
+                most = limit if reach is None else (reach[s] + own) * (reach[s] + own)
+                count += (squared <= most) & (number[s] != skip)
         # Nothing outside the box is nearer than the gap, so k candidates within it are the nearest.
         gap = _gap(cells, left, right, low, high, at_x, at_y)
         within = 0
@@ -231,13 +232,6 @@ def search(cells, places, b, reach, around, k, square, candidate, already):
         if gap == math.inf or (gap > 0.0 and (gap * gap > limit or within >= k)):
             return count
         ring += 1 + ring // 4
-
-
-@inlined
-def _limit(reach, own, limit, s):
-    if reach is None:
-        return limit
-    return (reach[s] + own) * (reach[s] + own)
 
 
 @inlined

@@ -35,7 +35,6 @@ from hitmac.envs.features import (  # noqa: F401 (the rows of a sensor are read 
     TILT,
     TURN,
     VIEW_AREA,
-    Motor,
     X,
     Y,
 )  # fmt: skip

@@ -83,13 +83,6 @@ def _find_clear(sensor, disc, walls, scratch, first, last):
             clear[b] = 0.0 if blocked else clear[b]
 
 
-@compiled
-def _mark_valid(state, knowledge, i, j, mask, first, last):
-    """Write the mask of sensor i and target j."""
-    for b in range(first, last):
-        mask[b, i, j] = state.working[i, b] & place_of(state, knowledge, i, j, b)[0]
-
-
 @inlined
 def _count_seeing(state, knowledge, scales, j, first, last):
     """Write the number of sensors that detect target j into row 5 of `scratch`, with full knowledge."""
@@ -131,8 +124,8 @@ def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
             if not scales.all_there:
-                _mark_valid(state, knowledge, i, j, mask, first, last)
                 for b in range(first, last):
+                    mask[b, i, j] = state.working[i, b] & place_of(state, knowledge, i, j, b)[0]
                     if mask[b, i, j] == 0:
                         for k in range(codes.shape[0]):
                             if not (of_sensor[k] and state.working[i, b]):

@@ -9,6 +9,7 @@ import numpy as np
 
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import inlined, kernel
+from hitmac.envs.base.formulas import row_or_0
 from hitmac.envs.base.state import KernelState, core_of
 from hitmac.envs.base.streams import draw_integer
 from hitmac.envs.base.threads import blocks, next_run, runs
@@ -20,7 +21,7 @@ from hitmac.envs.parts.obstacles import count_covered, look_from, place_discs, s
 from hitmac.envs.parts.rails import move_along, put_on_rail
 from hitmac.envs.parts.recordings import begin_recording, leave_out_followers
 from hitmac.envs.parts.sensors import fail_and_recover, kept_within, place_sensors, set_heading, start_heading, turn
-from hitmac.envs.parts.tilt import begin_tilt, keep_tilt, tilt
+from hitmac.envs.parts.tilt import begin_tilt, set_tilt, tilt
 from hitmac.envs.parts.values import weigh
 from hitmac.envs.parts.walks import enter, leave_and_return, move_targets
 
@@ -250,7 +251,7 @@ def _settle(rows, first, last):
         for i in range(core.sensor.shape[0]):
             set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
             set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
-            keep_tilt(core, state.tilts, b, i)
+            set_tilt(core, state.tilts, b, i, row_or_0(core.sensor[i], at.TILT, b))
             put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
 
 

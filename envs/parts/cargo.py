@@ -520,8 +520,10 @@ def begin(state, p, cargo, game, b):
     _deal_cargoes(state, cargo, game, b)
 
 
-def make_game(scenario: Any, b: int) -> tuple[Cargo, Terms]:
-    """Return the arrays of `b` scenes with the scenes along the last axis, zero, and the constants of the game."""
+def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`: zero, and the constants of the game."""
+    if not scenario.is_game:
+        return {}
     n, m, w = scenario.num_sensors, scenario.num_targets, len(scenario.warehouses)
     k = len(scenario.discs) + scenario.random_discs
     width, height = scenario.extent
@@ -532,7 +534,9 @@ def make_game(scenario: Any, b: int) -> tuple[Cargo, Terms]:
         np.float64: {"bounty": (m,), "paid": (), "reward": (m,)},
         np.bool_: {"empty": (m, w), "sees_sensor": (m, n), "sees_disc": (m, k)},
     }  # fmt: skip
-    cargo = Cargo(**{name: np.zeros((*shape, b), kind) for kind, of in shapes.items() for name, shape in of.items()})
+    cargo = Cargo(
+        **{name: np.zeros((*shape, padded), kind) for kind, of in shapes.items() for name, shape in of.items()}
+    )
     areas = scenario.disc_areas or ((-width, width, -height, height),)
     game = Terms(
         warehouse=np.array(scenario.warehouses),
@@ -545,17 +549,9 @@ def make_game(scenario: Any, b: int) -> tuple[Cargo, Terms]:
         transmittance=scenario.transmittance,
         rays=scenario.occlusion == "rays",
         drawn=False,
-        transmitted=np.zeros((n, m, b), np.bool_),
-        chance=np.zeros((m, b)),
+        transmitted=np.zeros((n, m, padded), np.bool_),
+        chance=np.zeros((m, padded)),
     )
-    return cargo, game
-
-
-def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
-    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
-    if not scenario.is_game:
-        return {}
-    cargo, game = make_game(scenario, padded)
     return {"cargo": cargo, "game": game, "no_game": None}
 
 

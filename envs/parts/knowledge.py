@@ -70,32 +70,28 @@ class Known(NamedTuple):
     report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
 
 
-def make_knowledge(scenario: Any, b: int) -> Knowledge | None:
-    """Return the knowledge of `b` scenes, empty; None if all is known, or targets have no identities."""
-    if scenario.knowledge == "full" or not scenario.identities:
-        return None
-    n, m = scenario.num_sensors, scenario.num_targets
-    rows = 1 if scenario.knowledge == "shared" else n
-    messages = scenario.knowledge == "neighbours"
-    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if messages else (0, 0)
-    return Knowledge(
-        known=np.zeros((rows, m, 5, b)),
-        seeing=np.zeros((rows, m, b), np.int16),
-        left=np.zeros((rows, m, b), np.bool_),
-        noticed=np.zeros((n, m, b), np.bool_),
-        reported=np.zeros((slots, m, words, b), np.uint64),
-        report=np.zeros((slots, n, m, 4, b)),
-        seers=np.zeros((m, words, b), np.uint64),
-        heard=np.zeros((n, words, b), np.uint64),
-    )
-
-
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
-    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
-    return {"knowledge": make_knowledge(scenario, padded)}
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`; none if targets have no identities."""
+    if scenario.knowledge == "full" or not scenario.identities:
+        return {}
+    n, m = scenario.num_sensors, scenario.num_targets
+    rows = 1 if scenario.knowledge == "shared" else n
+    messages = scenario.knowledge == "neighbours"
+    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if messages else (0, 0)
+    knowledge = Knowledge(
+        known=np.zeros((rows, m, 5, padded)),
+        seeing=np.zeros((rows, m, padded), np.int16),
+        left=np.zeros((rows, m, padded), np.bool_),
+        noticed=np.zeros((n, m, padded), np.bool_),
+        reported=np.zeros((slots, m, words, padded), np.uint64),
+        report=np.zeros((slots, n, m, 4, padded)),
+        seers=np.zeros((m, words, padded), np.uint64),
+        heard=np.zeros((n, words, padded), np.uint64),
+    )
+    return {"knowledge": knowledge}
 
 
 @inlined
@@ -120,19 +116,14 @@ def row_of(known, i):
 
 
 @inlined
-def is_known(knowledge, row, j, b):
-    """Return True if a row knows target j of scene b: seen before, and not seen leaving since."""
-    return (knowledge.known[row, j, at.AGE, b] < np.inf) & (not knowledge.left[row, j, b])
-
-
-@inlined
 def place_of(state, knowledge, i, j, b):
     """Return whether sensor i of scene b knows a place of target j, and its x and y."""
     if knowledge is None:
         return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
     row = row_of(knowledge.known, i)
     known = knowledge.known[row, j]
-    return is_known(knowledge, row, j, b), known[X, b], known[Y, b]
+    there = (known[at.AGE, b] < np.inf) & (not knowledge.left[row, j, b])
+    return there, known[X, b], known[Y, b]
 
 
 @allocating

@@ -15,7 +15,7 @@ from hitmac.envs.base.streams import heading_error
 from hitmac.envs.base.threads import blocks
 from hitmac.envs.features import Motor, motor_of
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY, rotate, was_stopped
+from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY, rotate
 from hitmac.envs.validation import Choice, NotNegative, Range
 
 COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
@@ -68,14 +68,6 @@ class Motors(NamedTuple):
     moved: np.ndarray  # (n, B) bool: the heading changed
 
 
-def make_motors(scenario: Any, b: int) -> Motors | None:
-    """Return the motors of `b` scenes at rest; None if turns are at once."""
-    n = scenario.num_sensors
-    if not scenario.turn_rates:
-        return None
-    return Motors(np.zeros((scenario.command_delay + 1, n, b)), motor_of(scenario), np.zeros((n, b), np.bool_))
-
-
 def delay_of(scenario: Any) -> int:
     """Return the sub-steps until a turn takes effect: of its command, and half of its way to the rate."""
     if not scenario.acceleration:
@@ -85,8 +77,12 @@ def delay_of(scenario: Any) -> int:
 
 
 def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
-    """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
-    return {"motors": make_motors(scenario, padded)}
+    """Return the arrays of this part, see :mod:`hitmac.envs.parts`: motors at rest."""
+    if not scenario.turn_rates:
+        return {}
+    shape = scenario.num_sensors, padded
+    command = np.zeros((scenario.command_delay + 1, *shape))
+    return {"motors": Motors(command, motor_of(scenario), np.zeros(shape, np.bool_))}
 
 
 @inlined
@@ -129,7 +125,8 @@ def drive(state, poses, motors, time_step, action, first, last):
 def has_turned(state, poses, motors, action, i, b):
     """Return True if sensor i of scene b turned in the last sub-step, with this action."""
     if motors is None:
-        return action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b)
+        stopped = False if poses is None else poses.at_limit[i, b]
+        return action[b, i] != STAY and state.working[i, b] and not stopped
     return motors.moved[i, b]
 
 

@@ -117,14 +117,6 @@ def point_on(rails, r, along):
 
 
 @inlined
-def way_between(rails, r, along, other):
-    """Return the offset (x, y) from one place on rail r to another."""
-    x, y, _, _ = point_on(rails, r, along)
-    to_x, to_y, _, _ = point_on(rails, r, other)
-    return to_x - x, to_y - y
-
-
-@inlined
 def place_ahead(rails, r, step, action, times, along):
     """Return the offset (x, y) of a sensor on rail r after moves by `step`, and the number of the place, for plans.
 
@@ -133,8 +125,9 @@ def place_ahead(rails, r, step, action, times, along):
     steps = times * (int(action == FORWARD) - int(action == BACK))
     begin = along * rails.length[r]
     then = gone_along(rails, r, begin, steps * step)
-    x, y = way_between(rails, r, begin, then)
-    return np.float32(x), np.float32(y), (-1 if steps == 0 else round(then / step))
+    x, y, _, _ = point_on(rails, r, begin)
+    to_x, to_y, _, _ = point_on(rails, r, then)
+    return np.float32(to_x - x), np.float32(to_y - y), (-1 if steps == 0 else round(then / step))
 
 
 @inlined

@@ -36,19 +36,6 @@ class Poses(NamedTuple):
     at_limit: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
 
 
-def make_poses(scenario: Any, num_envs: int) -> Poses | None:
-    """Return `sensor_positions`, `sensor_headings` and `pan_limits` in the form of the kernels; None without any."""
-    n, fixed = scenario.num_sensors, scenario.placement == "fixed"
-    if not (fixed or scenario.sensor_headings or scenario.pan_limits):
-        return None
-    return Poses(
-        position=np.array(scenario.sensor_positions if fixed else (), np.float64).reshape(-1, 2)[:n],
-        heading=np.array(scenario.sensor_headings, np.float64)[:n],
-        pan_limit=limits_of(scenario),
-        at_limit=np.zeros((n, num_envs), np.bool_),
-    )
-
-
 def limits_of(scenario: Any) -> np.ndarray:
     """Return the lowest and highest heading (n, 2) of every sensor, degrees; -inf and inf without limits.
 
@@ -86,7 +73,16 @@ def check_pan(headings: np.ndarray, limit: np.ndarray, name: str) -> None:
 
 def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
     """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
-    return {"poses": make_poses(scenario, padded)}
+    n, fixed = scenario.num_sensors, scenario.placement == "fixed"
+    if not (fixed or scenario.sensor_headings or scenario.pan_limits):
+        return {}
+    poses = Poses(
+        position=np.array(scenario.sensor_positions if fixed else (), np.float64).reshape(-1, 2)[:n],
+        heading=np.array(scenario.sensor_headings, np.float64)[:n],
+        pan_limit=limits_of(scenario),
+        at_limit=np.zeros((n, padded), np.bool_),
+    )
+    return {"poses": poses}
 
 
 @inlined
@@ -110,14 +106,6 @@ def stop_at_limits(state, poses, i, sign, first, last):
             poses.at_limit[i, b] = (sign[b] != 0.0) & ((then < low) | (then > high))
         for b in range(first, last):
             sign[b] = 0.0 if poses.at_limit[i, b] else sign[b]
-
-
-@inlined
-def was_stopped(poses, i, b):
-    """Return True if a limit stopped the last turn of sensor i."""
-    if poses is None:
-        return False
-    return poses.at_limit[i, b]
 
 
 @allocating

@@ -65,7 +65,6 @@ class Tilts(NamedTuple):
     decision: int  # number of the tilt among the decisions of a sensor
     # Undefined between two sub-steps:
     share: np.ndarray  # (n, B) commanded shares of the step, down over 0
-    moved: np.ndarray  # (n, B) bool: the tilt changed
 
 
 def make_mount(scenario: Any) -> Mount:
@@ -81,7 +80,7 @@ def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
     if not scenario.tilt_limits:
         return {"tilts": None}
     shape, decision = (scenario.num_sensors, padded), scenario.decisions.index("tilt")
-    return {"tilts": Tilts(make_mount(scenario), decision, np.zeros(shape), np.zeros(shape, np.bool_))}
+    return {"tilts": Tilts(make_mount(scenario), decision, np.zeros(shape))}
 
 
 def edges_of(scenario: Any, squared: Any, view: Any, tilt: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -119,13 +118,6 @@ def set_tilt(state, tilts, b, i, tilt):
 
 
 @inlined
-def keep_tilt(state, tilts, b, i):
-    """Compute what follows from the tilt of sensor i of scene b and its lens."""
-    if tilts is not None:
-        set_tilt(state, tilts, b, i, state.sensor[i, at.TILT, b])
-
-
-@inlined
 def begin_tilt(state, tilts, b):
     """Tilt the sensors of scene b to the middle of their limits."""
     if tilts is not None:
@@ -154,18 +146,9 @@ def tilt(state, poses, motors, tilts, action, first, last):
                     way = action[b, tilts.decision * n + i]
                     steps = tilts.share[i, b] if way == COMMANDED else (way == DOWN) * 1.0 - (way == UP) * 1.0
                 then = tilted(tilts.mount, i, now, steps)
-                tilts.moved[i, b] = then != now
                 if then != now and not has_turned(state, poses, motors, action, i, b):
                     state.scene[at.TURNED, b] += 1
                 set_tilt(state, tilts, b, i, then)  # also without a tilt: a zoom has set the range
-
-
-@inlined
-def has_tilted(tilts, i, b):
-    """Return True if sensor i of scene b tilted in the last sub-step."""
-    if tilts is None:
-        return False
-    return tilts.moved[i, b]
 
 
 @inlined

@@ -106,11 +106,9 @@ def make_observer(
     """Return the observer of `features`, and of `nearest`, `radius`, `neighbours` and `discs`; see :class:`Task`."""
     if features is None:
         features = default_features(scenario) if scenario.identities else DetectionObserver
-    if features == DetectionObserver.features:
-        features = DetectionObserver
-    features = next((own for name, own in OBSERVERS.items() if features in (name, (name,), [name])), features)
-    if features in (EntityObserver.features, *EntityObserver.features):
-        features = functools.partial(EntityObserver, team=team)
+    own: dict[str, Any] = {"detections": DetectionObserver, "entities": functools.partial(EntityObserver, team=team)}
+    kinds = (kind for name, kind in (OBSERVERS | own).items() if features in (name, (name,), [name]))
+    features = next(kinds, features)
     if not callable(features):
         return Observer(scenario, features, **near)  # type: ignore[arg-type]
     if given := {name: value for name, value in near.items() if value is not None}:
@@ -249,16 +247,12 @@ class Task:
         time = self.simulator.state.time
         return time // self.sub_steps if self.sub_steps > 1 else time.copy()
 
-    @property
-    def longest_episode(self) -> float:
-        """Most steps of an episode that the scenario allows."""
-        return -(-self.scenario.episode_steps // self.sub_steps) or math.inf
-
     def episode_steps(self, given: int | None) -> int:
         """Return the length of an episode, steps: `given` or the default, in a duel the scenario's, which limits it."""
         default = self.scenario.episode_steps if self.scenario.is_game else self.spec.episode_steps
         steps = (default or self.spec.episode_steps) if given is None else positive("max_episode_steps", given)
-        return int(min(steps, self.longest_episode))
+        longest = -(-self.scenario.episode_steps // self.sub_steps) or math.inf
+        return int(min(steps, longest))
 
     def ended(self, most: float) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import Scenario, Simulator
+from hitmac.envs import Scenario, Simulator, load_scenario
 from tests.envs.kernels.test_rails import ONE, SITE
 
 HIT_MAC, OWN, LEAVING = Scenario(), Scenario(knowledge="own"), Scenario(leave_rate=0.1)
@@ -63,6 +63,7 @@ def test_placed_headings_are_within_the_limits():
         (SITE, "heading", 89, "state 'heading' holds 89; it must be within the pan_limits"),
         (OWN, "known_age", np.nan, "'known_age' holds a number that is not finite"),
         (HIT_MAC, "velocity", np.inf, "'velocity' holds a number that is not finite"),
+        (load_scenario("tilting"), "tilt", 91, "'tilt' holds a number that is not from 5.0 to 75.0: 91"),
     ],
 )  # fmt: skip
 def test_states_out_of_range_are_refused(scenario, name, number, says):

@@ -55,6 +55,8 @@ def test_a_task_without_identities_observes_detections_or_what_its_function_make
     assert task.simulator.known is None
     made = TASKS["Coverage"](UNNAMED, 1, 0, features=lambda scenario: DetectionObserver(scenario.replace(name="mine")))
     assert isinstance(made.observer, DetectionObserver)
+    for named in ("detections", ["detections"], ("detections",)):
+        assert isinstance(TASKS["Coverage"](UNNAMED, 1, 0, features=named).observer, DetectionObserver)
 
 
 def test_what_needs_identities_is_refused_without_them():

@@ -31,8 +31,9 @@ def states_equal(one, other, scenes=slice(None)):
         HARD.replace(knowledge="neighbours"),
         MOTORS,
         load_scenario("mate-4v8-9"),
+        load_scenario("tilting"),
     ],
-    ids=["hit-mac", "rails", "pan limits", "knowledge", "motors", "game"],
+    ids=["hit-mac", "rails", "pan limits", "knowledge", "motors", "game", "tilts"],
 )
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     """Bit for bit, on any number of threads, with resets of some scenes."""

@@ -1,4 +1,4 @@
-"""Scores, attention, masks and poolings: worked numbers, equations, PyTorch's own."""
+"""Scores, attention, masks and poolings: equations, PyTorch's own."""
 
 import numpy as np
 import pytest
@@ -12,52 +12,10 @@ from hitmac.perception.functional import (
     Additive,
     Bilinear,
     Dot,
-    ScaledDot,
     make_score,
     pool,
 )
 from tests.perception.numerics import LEADS, gradients, random, same
-
-
-def three_inputs():
-    """Worked example A: queries, keys and values of three inputs of width 4."""
-    x = torch.tensor([[1, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]], dtype=torch.float64)
-    keys = x @ torch.tensor([[0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 0]], dtype=torch.float64)
-    queries = x @ torch.tensor([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]], dtype=torch.float64)
-    values = x @ torch.tensor([[0, 2, 0], [0, 3, 0], [1, 0, 3], [1, 1, 0]], dtype=torch.float64)
-    return queries, keys, values
-
-
-def test_worked_example_unscaled():
-    queries, keys, values = three_inputs()
-    assert Dot()(queries, keys).tolist() == [[2, 4, 4], [4, 16, 12], [4, 12, 10]]
-    _, weights = attend(queries, keys, values, need_weights=True)
-    rounded = torch.tensor([[0, 0.5, 0.5], [0, 1, 0], [0, 0.9, 0.1]], dtype=torch.float64)
-    np.testing.assert_allclose(rounded @ values, [[2.0, 7.0, 1.5], [2.0, 8.0, 0.0], [2.0, 7.8, 0.3]])
-    assert (weights - rounded).abs().max() < 0.07
-
-
-def test_worked_example_scaled():
-    queries, keys, values = three_inputs()
-    scores = [[1.1547, 2.3094, 2.3094], [2.3094, 9.2376, 6.9282], [2.3094, 6.9282, 5.7735]]
-    np.testing.assert_allclose(ScaledDot()(queries, keys), scores, atol=5e-5)
-    output, weights = attend(queries, keys, values, score=ScaledDot(), need_weights=True)
-    expected = [[0.13613, 0.43194, 0.43194], [8.9045e-04, 0.90884, 0.090267], [7.4449e-03, 0.75471, 0.23785]]
-    np.testing.assert_allclose(weights, expected, rtol=5e-5)
-    outputs = [[1.8639, 6.3194, 1.7042], [1.9991, 7.8141, 0.2735], [1.9926, 7.4796, 0.7359]]
-    np.testing.assert_allclose(output, outputs, atol=5e-5)
-
-
-def test_worked_example_of_a_picture():
-    """Worked example B: an 8 x 8 picture as four tokens of 16 pixels."""
-    one = [0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0]
-    two = [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 0]
-    tokens = torch.tensor([one, two, one, two], dtype=torch.float64)
-    row, other = [1, 1, 1, 1], [1, 1.5, 1, 1.5]
-    assert ScaledDot()(tokens, tokens).tolist() == [row, other, row, other]
-    _, weights = attend(tokens, tokens, tokens, score=ScaledDot(), need_weights=True)
-    share = np.exp(0.5) / (2 + 2 * np.exp(0.5))
-    np.testing.assert_allclose(weights[:2], [[0.25] * 4, [0.5 - share, share, 0.5 - share, share]])
 
 
 @pytest.mark.parametrize("lead", LEADS)

@@ -94,6 +94,7 @@ def test_files_that_hold_other_things_are_refused_and_run_no_code(tmp_path, monk
         load_released("absent.pth")
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04 cut")
     contents = {"evil": {"model": Evil()}, "list": [1, 2], "whole": {"a": torch.zeros(3, dtype=torch.int64)}}
+    contents["numbered"] = {0: torch.zeros(1)}
     for name, content in contents.items():
         torch.save(content, f"{name}.pth")
     for name in ("cut", *contents):

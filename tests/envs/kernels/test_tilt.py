@@ -126,23 +126,6 @@ def test_detections_lie_between_the_edges_and_show_them():
         simulator.step(np.array([[0, 0]]))
 
 
-def test_a_scene_is_the_same_alone_and_in_a_batch_and_its_state_can_be_set():
-    simulator, rng = Simulator("tilting", 5, 3), np.random.default_rng(0)
-    single = Simulator("tilting", 1, 5)
-    for step in range(30):
-        action = rng.integers(0, 3, (5, 12))
-        simulator.step(action)
-        single.step(action[2:3])
-        if step == 10:
-            simulator = simulator.clone()
-    for name, array in single.get_state().items():
-        np.testing.assert_array_equal(array[0], simulator.get_state()[name][2])
-    state = simulator.get_state()
-    state["tilt"][0, 0] = 91
-    with pytest.raises(ValueError, match=r"state 'tilt' holds a number that is not from 5.0 to 75.0: 91.0"):
-        simulator.set_state(state)
-
-
 def test_sensors_that_do_not_tilt_have_no_arrays_for_it():
     simulator = Simulator("hit-mac", 1, 0)
     assert not {"tilt", "near_squared"} & set(simulator.get_state())
