@@ -290,6 +290,17 @@ def broken_rules(values: Any) -> Iterator[tuple[str, str]]:
             yield from ((name, words) for name, fits, words in getattr(values, method)() if not fits)
 
 
+class Checked:
+    """Base of a dataclass that converts its settings; an invalid one raises ``ValueError`` or ``TypeError``."""
+
+    def __post_init__(self) -> None:
+        converted, errors = invalid_fields(self)
+        raise_together(list(errors.values()))
+        vars(self).update(converted)
+        for name, words in broken_rules(self):
+            raise ValueError(f"{name} is {plain(getattr(self, name))}; it must be {words}")
+
+
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstring of every field of a dataclass, also inherited, in one line; ``""`` without one."""
     docs: dict[str, str] = {}

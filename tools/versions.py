@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = ("torch", "numpy", "numba", "gymnasium", "stable-baselines3")
-SMOKE = ("tests/perception", "tests/envs/wrappers", "tests/agents/baselines", "tests/agents/export")
+SMOKE = ("tests/perception", "tests/envs/wrappers", "tests/agents/planning", "tests/agents/deploy/export")
 
 
 def lowest() -> dict[str, str]:
@@ -74,11 +74,7 @@ def main() -> int:
     parser.add_argument("--kinds", default="lowest,newest", help="versions of the dependencies (lowest,newest)")
     parser.add_argument("--pin", action="append", default=[], help="NAME==VERSION in every environment; repeatable")
     parser.add_argument("--all", action="store_true", help=f"run all fast tests, not only {', '.join(SMOKE)}")
-    parser.add_argument("--list", action="store_true", help="print the lowest versions as constraints and exit")
     options = parser.parse_args()
-    if options.list:
-        print(constraints("lowest", options.pin), end="")
-        return 0
     pythons = [name for name in options.pythons.split(",") if shutil.which(name)]
     rows = [["Python", "versions", *SHOWN, "tests"]]
     for number, python in enumerate(pythons):

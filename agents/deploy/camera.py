@@ -53,7 +53,7 @@ def distorted(direction: np.ndarray, focal: Any, distortion: float) -> np.ndarra
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class View(validation.Checked):
     """Camera of a site and what its detector sends; an invalid setting raises ``ValueError`` or ``TypeError``.
 
     ``hitmac site calibrate`` writes it into the file of the cameras, as the setting `view`. `zero`, `sign` and
@@ -107,25 +107,14 @@ class View:
     ignore: tuple[tuple[Pair, ...], ...] = ()
     """Polygons in the calibrated picture; a box whose foot is in one does not count."""
 
-    def __post_init__(self) -> None:
-        converted, errors = validation.invalid_fields(self)
-        validation.raise_together(list(errors.values()))
-        vars(self).update(converted)
+    def _rules_of_views(self) -> validation.Rules:
         zooms = [zoom for zoom, _ in self.focal]
-        fits = {
-            "focal": bool(zooms) and zooms == sorted({*zooms}) and min(pixels for _, pixels in self.focal) > 0.0,
-            "tilt_sign": self.tilt_sign in (-1, 1),
-            "detect": len(self.detect) in (0, 2) and self._scale(self.detect or self.picture) is not None,
-            "ignore": all(len(polygon) > 2 for polygon in self.ignore),
-        }
-        words = {
-            "focal": "pairs of a zoom and pixels over 0, the zooms rising", "tilt_sign": "-1 or 1",
-            "detect": f"a width and a height in the proportion of the picture, {self._size}",
-            "ignore": "polygons of three or more points",
-        }  # fmt: skip
-        for name in fits:
-            if not fits[name]:
-                raise ValueError(f"{name} is {validation.plain(getattr(self, name))}; it must be {words[name]}")
+        rising = bool(zooms) and zooms == sorted({*zooms}) and min(pixels for _, pixels in self.focal) > 0.0
+        yield "focal", rising, "pairs of a zoom and pixels over 0, the zooms rising"
+        yield "tilt_sign", self.tilt_sign in (-1, 1), "-1 or 1"
+        sized = len(self.detect) in (0, 2) and self._scale(self.detect or self.picture) is not None
+        yield "detect", sized, f"a width and a height in the proportion of the picture, {self._size}"
+        yield "ignore", all(len(polygon) > 2 for polygon in self.ignore), "polygons of three or more points"
 
     @property
     def _size(self) -> str:

@@ -269,11 +269,8 @@ def _attention(
 
 def _lists(pairs: np.ndarray) -> np.ndarray:
     """Return the targets (n, s) of pairs (n, m) bool, ascending for each sensor, padded."""
-    sensor, target = np.nonzero(pairs)
-    number = np.bincount(sensor, minlength=len(pairs))
-    lists = np.full((len(pairs), number.max(initial=0)), _NONE)
-    lists[sensor, np.arange(len(sensor)) - (number.cumsum() - number)[sensor]] = target
-    return lists
+    numbers = np.where(pairs, np.arange(pairs.shape[1]), _NONE)
+    return np.sort(numbers, -1)[:, : pairs.sum(-1).max(initial=0)]
 
 
 def _stacked(name: str, frames: list[np.ndarray]) -> np.ndarray:

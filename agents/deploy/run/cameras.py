@@ -126,7 +126,7 @@ class Cameras:
         """
         now, rows = self._clock(), [*self._all[i].past]
         del rows[: max(bisect_left(rows, since, key=itemgetter(0)) - 1, 0)]
-        heading = self._all[i].known.at(now)
+        heading = self._all[i].axes[0].known.at(now)
         rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
         return np.array(rows, np.float64).reshape(-1, 4)
 
@@ -332,11 +332,6 @@ class _Supervisor:
         self._good, self._wrong, self._doubts = clock() + STARTING, False, set[str]()
         self.past: deque[tuple[float, ...]] = deque(maxlen=PAST)
 
-    @property
-    def known(self) -> _Known:
-        """Last known heading."""
-        return self.axes[0].known
-
     def order(self, rate: float, tilt_rate: float = 0.0, view: float = math.nan) -> None:
         """Replace the order by rates, degrees per second, and a field of view, degrees; NaN: as before."""
         now = self._clock()
@@ -386,7 +381,8 @@ class _Supervisor:
         """Send the rates that are allowed now, unless they are the last ones, sent a moment ago."""
         now = self._clock()
         rates = self._rates(now, 1.5 * PERIOD + self._delay)
-        if rates != [axis.sent for axis in self.axes] or (any(rates) and now - self._sent_at > self._repeat()):
+        repeat = 0.0 if getattr(self._camera, "steps", False) else REPEAT  # at once to a device that moves by steps
+        if rates != [axis.sent for axis in self.axes] or (any(rates) and now - self._sent_at > repeat):
             if len(rates) == 1 and not self._zoom:
                 self._camera.turn(*rates)
             else:
@@ -418,10 +414,6 @@ class _Supervisor:
         if room is None:  # a steeper view covers less
             return [0.0, *(axis.allowed(now, self._timeout, horizon, away=90.0) for axis in self.axes[1:])]
         return [pan.allowed(now, self._timeout, horizon, room, away), *tilting]
-
-    def _repeat(self) -> float:
-        """Return the time after which a rate is sent again: at once to a device that moves by steps."""
-        return 0.0 if getattr(self._camera, "steps", False) else REPEAT
 
     def _adjust(self) -> None:
         """Order the wanted field of view until the camera reports it, again and again where it does not."""
@@ -463,7 +455,7 @@ class _Supervisor:
         answer = getattr(self._camera, "answer", (math.nan,) * 3)[1:]
         before = self.past[-1][2:] if self.past else answer  # which counts where a part is not reported any more
         device = (old if math.isnan(new) else new for new, old in zip(answer, before, strict=True))
-        self.past.append((then, self.known.heading, *device))
+        self.past.append((then, self.axes[0].known.heading, *device))
 
     def _timed(self, start: float) -> float:
         """Note how long the call took that began at `start`; return its middle."""

@@ -90,6 +90,7 @@ def run(options: Options) -> None:
     agent = exported_agent(options.agent, scenario) or named_agent(options.agent, scenario)
     names, faults, inbox = names_of(scenario), Faults(), Inbox()
     path = options.log or Path(time.strftime("run-%Y%m%d-%H%M%S.jsonl"))
+    drivers, views = load_cameras(options.cameras, scenario), load_views(options.cameras, scenario)
     operations = Operations(load_operations(options.cameras, scenario), scenario, agent.policy)
     header = {
         FORMAT: VERSION, "version": __version__, "agent": agent.name, "start": round(time.time(), 3), "names": names,
@@ -108,7 +109,6 @@ def run(options: Options) -> None:
             )  # fmt: skip
             live.paused = options.paused
             stack.callback(live.close)
-        drivers, views = load_cameras(options.cameras, scenario), load_views(options.cameras, scenario)
         stack.callback(lambda: say(*faults.messages()))
         source = None  # what can fail at once comes before what takes minutes
         if options.detections != SIMULATED:

@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import ssl
 import sys
 import threading
 import time
@@ -237,12 +236,15 @@ def _published(
         refused[:] = [str(reason)] if reason.is_failure else []
         client.subscribe(topic)
 
+    def failed(client: Any, data: Any) -> None:  # within the handling of an OSError
+        refused[:] = [str(sys.exception())]
+
     def received(client: Any, data: Any, message: Any) -> None:
         for line in map(Line, _messages(message.payload[:LONGEST])):
             line.topic = message.topic
             inbox.put(line)
 
-    client.on_connect, client.on_message = connected, received
+    client.on_connect, client.on_connect_fail, client.on_message = connected, failed, received
     client.reconnect_delay_set(1, 10)
     client.connect_async(host, port or (8883 if secure else 1883))
 
@@ -250,25 +252,12 @@ def _published(
         client.loop_start()
         while not end.wait(_WAIT):
             if not client.is_connected():
-                refused[:] = refused or [_certificate_fault(host, port or 8883) if secure else ""]
                 faults.report("the MQTT broker does not answer", "".join(refused))
         client.disconnect()
         client.loop_stop()
         yield from ()
 
     return read
-
-
-def _certificate_fault(host: str, port: int) -> str:
-    """Return why the certificate of a server is not trusted; "" if it is, or nobody answers."""
-    try:
-        with socket.create_connection((host, port), timeout=2.0) as plain:
-            ssl.create_default_context().wrap_socket(plain, server_hostname=host).close()
-    except ssl.SSLCertVerificationError as error:
-        return f"its certificate is not trusted: {error.verify_message}"
-    except OSError:
-        pass
-    return ""
 
 
 def simulated(scenario: Scenario, cameras: Any) -> Callable[[threading.Event], Iterator[bytes]]:

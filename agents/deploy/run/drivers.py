@@ -33,7 +33,7 @@ Port = Annotated[int, Range(1, 65535)]
 
 
 @dataclass(kw_only=True)
-class _Driver(Camera):
+class _Driver(validation.Checked, Camera):
     """Settings of a driver; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     highest_rate: Positive = 60.0
@@ -42,11 +42,6 @@ class _Driver(Camera):
     """Highest rate of the tilt, degrees per second; 0: as of the pan."""
     braking: Positive = BRAKING
     """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a limit."""
-
-    def __post_init__(self) -> None:
-        converted, errors = validation.invalid_fields(self)
-        validation.raise_together(list(errors.values()))
-        vars(self).update(converted)
 
     def turn(self, rate: float) -> None:
         """Turn at a rate, and do not tilt."""
@@ -176,12 +171,12 @@ class _Device(_Driver):
     def heading(self) -> float:
         """Ask for the heading, degrees."""
         self.answer = self._read()
-        return self._heading_of(self.answer[0])
+        return self._angle_of("pan", self.answer[0])
 
     def pose(self) -> tuple[float, float, float]:
         """Ask for heading, tilt and field of view, degrees."""
         pan, tilt, zoom = self.answer = self._read()
-        return self._heading_of(pan), self._tilt_of(tilt), self._view_of(zoom)
+        return self._angle_of("pan", pan), self._angle_of("tilt", tilt), self._view_of(zoom)
 
     def _view_of(self, position: float) -> float:
         """Return the field of view at a zoom position; NaN without `zooms` or a position."""
@@ -196,19 +191,13 @@ class _Device(_Driver):
         """Return the zoom position of a field of view."""
         return float(np.interp(1.0 / np.tan(np.radians(view / 2.0)), self._focal, self._positions))
 
-    def _tilt_of(self, angle: float) -> float:
-        """Return the tilt below the horizon of a device's tilt, degrees."""
-        low, high = self.tilt_range
+    def _angle_of(self, name: str, angle: float) -> float:
+        """Return the heading of a device's pan, or the tilt below the horizon of its tilt, degrees."""
+        pans, tilts = (self.pan_range, self.zero, self.sign), (self.tilt_range, self.tilt_zero, self.tilt_sign)
+        (low, high), zero, sign = pans if name == "pan" else tilts
         if not low - 1.0 <= angle <= high + 1.0:  # also NaN
-            raise ValueError(f"the tilt is {angle:g} degrees, beyond {low:g} to {high:g}")
-        return self.tilt_zero + self.tilt_sign * angle
-
-    def _heading_of(self, pan: float) -> float:
-        """Return the heading of a pan, degrees."""
-        low, high = self.pan_range
-        if not low - 1.0 <= pan <= high + 1.0:  # also NaN
-            raise ValueError(f"the pan is {pan:g} degrees, beyond {low:g} to {high:g}")
-        return self.zero + self.sign * pan
+            raise ValueError(f"the {name} is {angle:g} degrees, beyond {low:g} to {high:g}")
+        return zero + sign * angle
 
 
 _SPACES = "http://www.onvif.org/ver10/tptz/PanTiltSpaces/"

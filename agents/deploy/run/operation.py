@@ -32,7 +32,7 @@ PATIENCE = 10.0  # seconds for which the last move must be wanted before it begi
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class Operation(validation.Checked):
     """Setting `operation` of a camera; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     moves_an_hour: Natural | None = None
@@ -52,9 +52,7 @@ class Operation:
     """Zones that its view must not cover, each with the settings of :class:`~.privacy.Zone`."""
 
     def __post_init__(self) -> None:
-        converted, errors = validation.invalid_fields(self)
-        validation.raise_together(list(errors.values()))
-        vars(self).update(converted)
+        super().__post_init__()
         if self.rest_after and self.rest == (None, None, None):
             raise ValueError(f"rest_after is {self.rest_after:g}; it requires rest_heading, rest_tilt or rest_view")
         if not isinstance(self.private, list | tuple):

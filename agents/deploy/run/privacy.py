@@ -33,7 +33,7 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zone:
+class Zone(validation.Checked):
     """Private zone, one of the setting `private`; an invalid setting raises ``ValueError`` or ``TypeError``."""
 
     zone: tuple[Annotated[tuple[float, float], Row(("x", "y"))], ...]
@@ -43,21 +43,11 @@ class Zone:
     days: tuple[str, ...] = ()
     """Days on which the hours begin: mon, tue, wed, thu, fri, sat, sun. Empty: every day."""
 
-    def __post_init__(self) -> None:
-        converted, errors = validation.invalid_fields(self)
-        validation.raise_together(list(errors.values()))
-        vars(self).update(converted)
-        fits = {
-            "zone": len(self.zone) > 2,
-            "hours": not self.hours or (bool(_HOURS.fullmatch(self.hours)) and len({*self.hours.split("-")}) == 2),
-            "days": all(day in DAYS for day in self.days),
-        }
-        words = {
-            "zone": "three or more points", "hours": "HH:MM-HH:MM with two different times", "days": ", ".join(DAYS),
-        }  # fmt: skip
-        for name in fits:
-            if not fits[name]:
-                raise ValueError(f"{name} is {validation.plain(getattr(self, name))}; it must be {words[name]}")
+    def _rules_of_zones(self) -> validation.Rules:
+        two = bool(_HOURS.fullmatch(self.hours)) and len({*self.hours.split("-")}) == 2
+        yield "zone", len(self.zone) > 2, "three or more points"
+        yield "hours", not self.hours or two, "HH:MM-HH:MM with two different times"
+        yield "days", all(day in DAYS for day in self.days), ", ".join(DAYS)
 
     def holds(self, day: int, minute: int) -> bool:
         """Return True if the zone is private in a minute of a day, 0: Monday."""

@@ -28,7 +28,7 @@ _WHOLE = re.compile(rb"(\xff\xd8.*?\xff\xd9)\s*--", re.DOTALL)  # in MJPEG
 
 
 @dataclass(frozen=True, kw_only=True)
-class Still:
+class Still(validation.Checked):
     """Setting `page` of a camera; an invalid one raises ``ValueError`` or ``TypeError``."""
 
     picture: str
@@ -39,9 +39,7 @@ class Still:
     """Name of the environment variable with the password."""
 
     def __post_init__(self) -> None:
-        converted, errors = validation.invalid_fields(self)
-        validation.raise_together(list(errors.values()))
-        vars(self).update(converted)
+        super().__post_init__()
         try:
             parts = urlsplit(self.picture)
             valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0

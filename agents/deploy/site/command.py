@@ -196,23 +196,22 @@ def convert_recording(options: Convert) -> None:
         raise ValueError(f"--camera stands in place of --homography, and requires {words}")
     if kind == "frigate" and not options.camera and min(options.picture) < 1:
         raise ValueError("--format frigate requires --picture, the size of the homography's picture, width and height")
-    frame, matrix = Frame(options.origin, options.geographic), np.eye(3)
+    frame, matrix, signed = Frame(options.origin, options.geographic), np.eye(3), True
     if options.homography and options.homography.suffix == ".csv":
         matrix, residuals = fit_file(options.homography, frame)
         frame = Frame()  # the matrix leads to the site
         print(residuals)
     elif options.homography:
-        matrix, own = read_homography(options.homography)
+        matrix, own, signed = read_homography(options.homography)
         if own != Frame() and frame not in (own, Frame()):
             raise ValueError(f"--origin and --geographic are not those of {options.homography}; leave them out")
         frame = frame if own == Frame() else Frame()
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
-    place = _seen(options, kind) if options.camera else None
-    count, ids, left_out = write_recorded(
-        options.to, rows, place or (lambda points: frame.place(apply(matrix, np.multiply(points, pixels)))), area
-    )
+    place = lambda points: frame.place(apply(matrix, np.multiply(points, pixels), below_horizon=signed))  # noqa: E731
+    place = _seen(options, kind) if options.camera else place
+    count, ids, left_out = write_recorded(options.to, rows, place, area)
     print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
 
 

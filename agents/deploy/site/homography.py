@@ -1,5 +1,6 @@
 """Homographies: 3 x 3 matrices from the pixels of a camera at one heading to places on the floor."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +53,22 @@ def _normalisation(points: np.ndarray) -> np.ndarray:
     return np.array([[scale, 0.0, -scale * middle[0]], [0.0, scale, -scale * middle[1]], [0.0, 0.0, 1.0]])
 
 
-def apply(matrix: np.ndarray, points: Any) -> np.ndarray:
-    """Return the points (k, 2) to which a homography (3, 3) maps points (k, 2)."""
+def apply(matrix: np.ndarray, points: Any, *, below_horizon: bool = False) -> np.ndarray:
+    """Return the points (k, 2) to which a homography (3, 3) maps points (k, 2).
+
+    With `below_horizon`, pixels on the other side of the horizon than those that were fitted give NaN.
+    """
     mapped = np.asarray(points, np.float64).reshape(-1, 2) @ matrix[:, :2].T + matrix[:, 2]
+    if below_horizon:
+        mapped[mapped[:, 2] <= 0.0] = np.nan
     return mapped[:, :2] / mapped[:, 2:]
 
 
 def fit_file(path: Path, frame: Frame) -> tuple[np.ndarray, str]:
-    """Return the homography to the site of a CSV file of pairs (u, v, x, y), and a table of residuals in metres."""
+    """Return the homography to the site of a CSV file of pairs (u, v, x, y), and a table of residuals in metres.
+
+    Its sign is that with which the third coordinate of these pixels is over 0, as on all of their side of the horizon.
+    """
     names = ("u", "v", "x", "y")
     rows = [[number(where, name, row[name]) for name in names] for where, row in read_columns(path, names)]
     pixels, floor = np.split(np.array(rows).reshape(-1, 4), 2, 1)
@@ -77,12 +86,13 @@ def fit_file(path: Path, frame: Frame) -> tuple[np.ndarray, str]:
         lines.append("this is a mirror image; unless the picture is one, two pairs, or x and y, are swapped")
     worst = f"worst: pair {residual.argmax() + 1}, {residual.max():.3f} m"
     always = "four pairs always fit exactly, right or wrong; a fifth shows their error"
-    return matrix, "\n".join([*lines, worst if len(rows) > 4 else always])
+    return math.copysign(1.0, depth[0]) * matrix, "\n".join([*lines, worst if len(rows) > 4 else always])
 
 
-def read_homography(path: Path) -> tuple[np.ndarray, Frame]:
-    """Return the 3 x 3 matrix of a file of JSON, YAML, NumPy or text, and the frame to which it leads.
+def read_homography(path: Path) -> tuple[np.ndarray, Frame, bool]:
+    """Return the 3 x 3 matrix of a file, the frame to which it leads, and True if its sign is that of our own.
 
+    The file is JSON, YAML, NumPy or text.
     Of several matrices, that named homography or H counts. In JSON and YAML it is three rows, or a matrix of OpenCV.
     The frame is that of the plan, unless the file has an `origin`, as ``hitmac site homography`` writes it. No code
     runs. Raises ValueError unless there is one such matrix, with an inverse, which is not that of a camera's lens.
@@ -111,7 +121,7 @@ def read_homography(path: Path) -> tuple[np.ndarray, Frame]:
     if min(fx, fy, cx, cy) > 10.0 and [below, *last] == [0.0, 0.0, 0.0, 1.0]:  # no pixel shows as many metres
         lens = f"the intrinsic matrix of a lens, with the focal lengths {fx:g} and {fy:g} pixels"
         raise ValueError(f"{path} has {lens}; it must have a homography, from pixels to the floor")
-    return matrix, frame
+    return matrix, frame, "geographic" in given
 
 
 def _matrices(name: str, value: Any) -> list[tuple[str, np.ndarray]]:

@@ -125,7 +125,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     """
     with reading(path, "GeoJSON, a FeatureCollection"):
         whole = json.loads(read_text(path))
-        given, declared = whole["features"], ((whole.get("crs") or {}).get("properties") or {}).get("name")
+        given, declared = [*whole["features"]], ((whole.get("crs") or {}).get("properties") or {}).get("name")
     odd: list[str] = []
     convert = _conversion(path, declared)
     metres = metres and convert is None

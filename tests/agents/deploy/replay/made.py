@@ -5,9 +5,10 @@ import gzip
 
 import numpy as np
 
-from hitmac.agents.attention import attention_of, of_lists
+from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate.compare import Episodes
 from hitmac.envs import load_scenario
+from tests.agents.untrained import of_lists
 
 CITY = load_scenario("city-130x140")
 

@@ -76,7 +76,7 @@ class Rig:
 
     @property
     def heading(self):
-        return self.supervisor.known.at(self.clock.time)
+        return self.supervisor.axes[0].known.at(self.clock.time)
 
 
 def test_a_camera_is_stopped_first_and_follows_the_newest_order():

@@ -79,6 +79,18 @@ def test_wrong_options_end_in_one_line(arguments, words, site, capsys):
     assert words in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("- {driver: simulated}", "it holds no sensor; it must hold the settings"), ("0: {driver: simulated}\n1:\n", "1")],
+)
+def test_a_cameras_file_of_another_form_is_refused(text, words, site, capsys):
+    (site / "cameras.yaml").write_text(text)
+    with pytest.raises(SystemExit) as end:
+        main(["random", "--cameras", "cameras.yaml", "--detections", "simulated", "--minutes", "0.01"])
+    assert end.value.code == 2
+    assert words in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--log-detections"])
     said = capsys.readouterr()
@@ -153,13 +165,12 @@ def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site,
     assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_cameras_and_leaves_a_whole_log(number, site, started):
+def test_an_interrupt_stops_the_cameras_and_leaves_a_whole_log(site, started):
     process, _ = started("--cameras", "stdout")
     turns = process.stdout
     for _ in range(8):  # several steps
         json.loads(turns.readline())
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     orders = [json.loads(line) for line in turns.read().splitlines()]
     assert process.wait(30) == 0
     assert {order["camera"]: order["rate"] for order in orders} == {"0": 0.0, "1": 0.0}
@@ -187,6 +198,7 @@ def test_orders_follow_detections_by_udp_and_neither_they_nor_passwords_are_logg
     assert sum("lines of detections are invalid: it is not JSON" in line for line in said) == 1
     text = (site / "run.jsonl").read_text()
     assert "lines of detections are invalid" in text
+    assert text.endswith("\n")
     assert '"detections"' not in text
     assert "123.25" not in "".join(said)
     for hidden in ("garbled", "sesame", socket.gethostname()):

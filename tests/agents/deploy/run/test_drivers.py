@@ -263,10 +263,8 @@ def test_onvif_names_what_is_wrong(servers, monkeypatch):
         Onvif(host="127.0.0.1", port=port).heading()
 
 
-@pytest.mark.parametrize(
-    ("refused", "stops"), [((), "Stop"), (("Timeout",), "Stop"), (("Stop",), "zero"), (("Timeout", "Stop"), "zero")]
-)
-def test_onvif_goes_round_what_a_device_refuses(refused, stops, servers):
+@pytest.mark.parametrize("refused", [(), ("Timeout",), ("Stop",), ("Timeout", "Stop")])
+def test_onvif_goes_round_what_a_device_refuses(refused, servers):
     server, motor = servers[0], servers[0].motor
     camera = Onvif(host="127.0.0.1", port=server.port, user="operator", password_env="HALL_PASSWORD")
     for known in ((), refused):
@@ -345,7 +343,6 @@ def test_onvif_names_answers_in_other_units_and_parts_that_are_missing(servers):
 
 def test_visca_turns_tilts_and_zooms(monkeypatch):
     pose = "01 11 00 0b 00 00 00 {:02x} 90 50 00 00 09 00 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
-    pose = pose.replace("00 00 09 00 0f 0f 07 00", "00 00 09 00 0f 0f 07 00")
     zoomed = "01 11 00 07 00 00 00 {:02x} 90 50 02 00 00 00 ff"
     done = "01 11 00 03 00 00 00 {:02x} 90 41 ff"
     zooms = [(0, 60), (0x4000, 10)]

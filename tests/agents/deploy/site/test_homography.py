@@ -101,6 +101,19 @@ def test_two_swapped_pairs_are_noticed_though_four_always_fit(inside, swapped, t
     assert "swapped" in said(floor)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_pixels_above_the_horizon_have_no_place(sign, tmp_path):
+    """A camera 5 m over the floor with a focal length of 1000 pixels, also upside down; its horizon is at v = 400."""
+    u, below = np.repeat([100.0, 500.0], 3), np.tile([200.0, 300.0, 380.0], 2)
+    pixels, floor = np.stack((u, 400.0 + sign * below), 1), np.stack((5000.0 / below, 5.0 * (u - 320.0) / below), 1)
+    rows = np.column_stack((pixels, floor)).tolist()
+    (tmp_path / "points.csv").write_text("u,v,x,y\n" + "".join(f"{u},{v},{x},{y}\n" for u, v, x, y in rows))
+    matrix, _ = fit_file(tmp_path / "points.csv", Frame())
+    np.testing.assert_allclose(apply(matrix, pixels, below_horizon=True), floor, atol=1e-6)
+    assert np.isnan(apply(matrix, [(320.0, 400.0 - sign * 100.0)], below_horizon=True)).all()
+    assert np.isfinite(apply(matrix, [(320.0, 400.0 - sign * 100.0)])).all()
+
+
 OPENCV = """%YAML:1.0
 ---
 camera: !!opencv-matrix
@@ -136,9 +149,9 @@ def test_calibration_files_of_every_form_hold_the_same_matrix(name, tmp_path):
         path.write_text(FILES[name])
     else:
         np.save(path, np.array(MATRIX))
-    matrix, frame = read_homography(path)
+    matrix, frame, own = read_homography(path)
     np.testing.assert_array_equal(matrix, MATRIX)
-    assert frame == Frame()
+    assert (frame, own) == (Frame(), False)
 
 
 @pytest.mark.parametrize(

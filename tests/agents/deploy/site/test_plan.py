@@ -182,7 +182,7 @@ def test_metres_as_longitude_and_latitude_are_refused(read, tmp_path):
         read([WALL], metres=False)
     with pytest.raises(ValueError, match="no longitude and latitude"):
         read([feature("wall", "LineString", [[0, 400], [20, 410]])], metres=False)
-    for text in ("{", "[]", '{"type": "FeatureCollection"}'):
+    for text in ("{", "[]", '{"type": "FeatureCollection"}', '{"type": "FeatureCollection", "features": null}'):
         (tmp_path / "no.geojson").write_text(text)
         with pytest.raises(ValueError, match=r"no.geojson is not GeoJSON, a FeatureCollection"):
             read_plan(tmp_path / "no.geojson", None, True, 0.0)
@@ -225,7 +225,7 @@ def test_what_is_not_of_a_plan_is_left_out_and_named(read):
     assert (len(parameters["walls"]), parameters["zone_values"]) == (6, [3, 3])
 
 
-def test_a_declared_coordinate_system_is_converted(read, tmp_path):
+def test_a_declared_coordinate_system_is_converted(tmp_path):
     """A room of 20 x 10 m near 48 degrees north, in Web Mercator, whose metres are 1.49 times as long there."""
     pyproj = pytest.importorskip("pyproj", reason="the extra site")
     to_web = pyproj.Transformer.from_crs("EPSG:4326", "EPSG:3857", always_xy=True)
