@@ -31,7 +31,9 @@ class AttentionWatch:
     """
 
     def __init__(self, policy: Policy) -> None:
-        whole = policy.policy if isinstance(policy, Adapted) else policy
+        whole = policy
+        while isinstance(whole, Adapted):
+            whole = whole.policy
         parts: dict[str, Any] = {"policy": policy}
         if isinstance(whole, HierarchicalAgent):
             parts = {"coordinator": whole.coordinator.policy, "executor": whole.executor.policy}
@@ -128,10 +130,3 @@ def to_targets(weights: Weights, num_agents: int) -> Tensor:
     else:
         raise ValueError("weights has neither targets nor pairs; they are not those of an encoder that attends")
     return received / received.sum(-1, keepdim=True).clamp_min(torch.finfo(received.dtype).tiny)
-
-
-def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.ndarray:
-    """Return the shares (B, n, m) of all targets, from those of the listed `targets` (B, n, k)."""
-    every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last column is for empty places
-    np.put_along_axis(every, np.where(targets < 0, num_targets, targets), shares, -1)
-    return every[..., :num_targets]

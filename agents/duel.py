@@ -14,9 +14,6 @@ from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import flatten_sensors, make_observer
 
-POPULATION = "population.json"
-"""File of a directory of ``hitmac train duel`` with the agents of both teams and their weights."""
-
 
 class Player(Protocol):
     """Protocol of a player, an object that decides for one team of a duel.

@@ -3,18 +3,17 @@
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.planning.rules import BatchRandom, RulePolicy, needs_replanning
+from hitmac.agents.planning.rules import BatchRandom, RulePolicy
 from hitmac.agents.policy import Observation, Policy, Starts, State, declared, shares_of, started
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS, BeliefFeatures, update
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import checked_seed
 from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle, flatten_sensors
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
 from hitmac.envs.validation import convert
@@ -49,13 +48,6 @@ class LevelPolicy(NamedTuple):
         keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
         return started(self.policy, keys.ravel())
 
-    def predict(
-        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
-    ) -> tuple[np.ndarray, State]:
-        """Return the policy's actions and state; `state` None is not passed on."""
-        carried: dict[str, Any] = {} if state is None else {"state": state, "episode_start": episode_start}
-        return self.policy.predict(observation, deterministic=deterministic, **carried)
-
 
 class HierarchyState(NamedTuple):
     """State of a :class:`HierarchicalAgent` between sub-steps."""
@@ -87,7 +79,6 @@ class HierarchicalAgent:
             several decisions (B * n, k), see :attr:`hitmac.envs.Scenario.decisions`; see :meth:`LevelPolicy.of`.
         decision: sub-steps for which an assignment holds; 1 to 10,000; default 10.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
-        seed: seed of the random turns of idle sensors.
 
     Raises:
         ValueError: an option out of its range.
@@ -101,9 +92,8 @@ class HierarchicalAgent:
         *,
         decision: int = SUB_STEPS_PER_DECISION,
         idle: str = "random",
-        seed: int = 0,
     ) -> None:
-        self.scenario, self.seed = load_scenario(scenario), checked_seed(seed)
+        self.scenario = load_scenario(scenario)
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
         self.decision, self.idle = convert("decision", Decision, decision), convert("idle", Idle, idle)
         convert("padding", Padding, executor.padding)
@@ -120,7 +110,7 @@ class HierarchicalAgent:
         return HierarchyState(
             np.zeros((len(seeds), n, m), np.bool_),
             np.full(len(seeds), self.decision),
-            BatchRandom.start(seeds, self.seed, "idle sensors"),
+            BatchRandom.start(seeds, 0, "idle sensors"),
             started(self.coordinator.policy, seeds),
             self.executor.start_sensors(seeds, n),
         )
@@ -133,7 +123,7 @@ class HierarchicalAgent:
         now = HierarchyState(*(self.start(np.arange(scenes), (n, m)) if state is None else state))
         assigned, age, coordinator = now.assigned.copy(), now.age.copy(), now.coordinator
         starts = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
-        replan = needs_replanning(age, self.decision, episode_start)
+        replan = (age >= self.decision) | starts
         believed, beliefs = {}, now.beliefs
         if self._beliefs:
             shown = observation | self._columns(observation, self._beliefs.beliefs.features)
@@ -151,7 +141,7 @@ class HierarchicalAgent:
             own = coordinator
             if coordinator is not None and not replan.all():
                 own = tuple(array[replan] for array in coordinator)
-            chosen, own = self.coordinator.predict(shown, own, starts[replan], deterministic)
+            chosen, own = self.coordinator.policy.predict(shown, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
             if replan.all():
                 coordinator = own
@@ -162,7 +152,7 @@ class HierarchicalAgent:
         seen = shown_to(self.executor)
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
-        chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
+        chosen, executor = self.executor.policy.predict(rows, now.executor, starts.repeat(n), deterministic=True)
         decisions, by_rate = len(self.scenario.decisions), self.scenario.action == "rate"
         actions = executed(chosen, assigned, seen["mask"], decisions, by_rate=by_rate)
         random = BatchRandom(*now.random)

@@ -281,6 +281,8 @@ def _load(name: Name, scenario: Scenario, executor: Any) -> Agent:
     """Load an agent as :func:`load_agent` does; its features may be those of targets with identities."""
     if name.memoryless:
         whole = _load(name._replace(text=name.text.removeprefix(_MEMORYLESS), memoryless=False), scenario, executor)
+        if callable(whole.features):
+            raise ValueError(f"{name.text}: an agent with its own observer cannot be memoryless")
         memoryless = Memoryless(whole.policy, whole.features)
         return whole._replace(name=name.text, policy=memoryless, features=memoryless.features)
     if executor is not None and (name.executor or not name.form.takes_executor):

@@ -17,6 +17,7 @@ from benchmarks.busy import busy
 from benchmarks.city import city
 from benchmarks.devices import devices
 from benchmarks.duel import duel
+from benchmarks.rllib import rllib
 from benchmarks.tracking import tracking
 
 ROOT = Path(__file__).parents[1]
@@ -314,7 +315,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
         simulator, duel, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts,
-        export, attention, critic, devices, gymnasium, start, training, hierarchy,
+        export, attention, critic, devices, gymnasium, start, training, hierarchy, rllib,
     )
 }  # fmt: skip
 

@@ -144,6 +144,7 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
         "hitmac": __version__, "commit": about["commit"],
     }  # fmt: skip
     scenes = _continued(path, head)
+    whole = head | {"provenance": about, "scenes": scenes, "refused": refused}
     for number, (name, agents) in enumerate(loaded.items(), 1):
         if name in scenes:
             continue
@@ -162,10 +163,9 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
             "per_episode": {one: result["per_episode"][one] for one in ("coverage", "rotation")},
             "seconds": round(time.perf_counter() - began, 1),
         }
-        write_text(path, json.dumps(head | {"provenance": about, "scenes": scenes}) + "\n")
+        write_text(path, json.dumps(whole) + "\n")
     if not scenes:
         raise ValueError(f"{agent} plays no scene: {next(iter(refused.values()))}")
-    whole = head | {"provenance": about, "scenes": scenes, "refused": refused}
     write_text(path, json.dumps(whole) + "\n")
     return whole
 
@@ -184,7 +184,7 @@ def trained_for(agents: Sequence[Agent]) -> dict[str, Any]:
 def training_amounts(folder: Path) -> list[dict[str, float]]:
     """Return the last point of the curve of a run, with its steps and seconds; of each, with both levels."""
     curves = sorted(folder.glob("*/curve.json"), reverse=True) or [folder / "curve.json"]  # the executor is first
-    return [json.loads(read_text(path))["exploring"][-1] for path in curves if path.is_file()]
+    return [last for path in curves if path.is_file() for last in json.loads(read_text(path))["exploring"][-1:]]
 
 
 def _reason(error: Exception) -> str:
@@ -215,8 +215,8 @@ def read_result(path: Path) -> dict[str, Any]:
         found = json.loads(read_text(path))
         if found["format"] != FORMAT:
             raise ValueError(f"its format is {found['format']!r}")
-        head = ("version", "digest", "agent", "trainings", "hitmac", "commit", "provenance", "scenes")
-        return {"format": FORMAT, "refused": found.get("refused")} | {one: found[one] for one in head}
+        head = ("version", "digest", "agent", "trainings", "hitmac", "commit", "provenance", "scenes", "refused")
+        return {"format": FORMAT} | {one: found[one] for one in head}
     except (ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} is not a result of {PROGRAM} run: {error!r}") from None
 
@@ -232,7 +232,7 @@ def read_results(paths: Sequence[Path], suite: Suite) -> dict[str, dict[str, Any
         if (found["version"], found["digest"]) != (suite.version, suite.digest):
             other = f"version {found['version']} (digest {found['digest']})"
             raise ValueError(f"{path} is of {other} of the suite; this program has {suite}, so they are not comparable")
-        if missing := suite.scenes.keys() - found["scenes"].keys() - (found["refused"] or {}).keys():
+        if missing := suite.scenes.keys() - found["scenes"].keys() - found["refused"].keys():
             command = f"{PROGRAM} run {found['agent']} --to {path}"
             raise ValueError(f"{path} is not finished, without {', '.join(sorted(missing))}; continue it: {command}")
         if found["agent"] in results:

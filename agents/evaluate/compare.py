@@ -196,7 +196,7 @@ def evaluate_executors(
     for name, several in executors.items():
         levels = [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
         groups[name] = [
-            Agent(name, level, level.features, level.training_seeds, trained=has_learned(level.policy))
+            Agent(name, level, level.features, level.training_seeds, trained=has_learned(level.policy))  # type: ignore
             for level in levels
         ]
     _check("executors", groups, seeds)
@@ -300,7 +300,7 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
     for _ in range(steps):
-        action, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
+        action, state = level.policy.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
         start = np.zeros_like(start)
         action = unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions))
         reward = task.step(shares_of(action, scenario) if scenario.action == "rate" else action)

@@ -40,11 +40,6 @@ class Run(NamedTuple):
     messages: list[tuple[int, float, str]]  # step, time and text
     private: list[Any]  # polygons of the private zones
 
-    def seen_from(self, steps: Any) -> dict[str, np.ndarray]:
-        """Return tilts and fields of view at some steps, as arguments of :func:`hitmac.envs.observe`."""
-        zooms = {"field_of_view": self.view[steps]} if self.scenario.zoom else {}
-        return zooms | ({"tilt": self.tilt[steps]} if self.scenario.tilt_limits else {})
-
 
 def read_log(path: str | Path) -> Run:
     """Read the log of a run; an unfinished last line, as after a power failure, is ignored.
@@ -72,7 +67,10 @@ def read_log(path: str | Path) -> Run:
             given = missing | json.loads(line)
             given.setdefault("left", [None] * len(given["by_hand"]))
             frame = {name: np.array(given[name], np.float64).reshape(shape) for name, shape in shapes.items()}
-            frames.append(frame | _of_cameras(n, **{name: frame[name] for name in ("by_hand", "left", "rests")}))
+            steered, rests = frame["by_hand"].astype(np.int64), frame["rests"].astype(np.int64)
+            cameras = {"by_hand": np.zeros(n, np.bool_), "left": np.full(n, np.nan), "rests": np.zeros(n, np.bool_)}
+            cameras["by_hand"][steered], cameras["left"][steered], cameras["rests"][rests] = True, frame["left"], True
+            frames.append(frame | cameras)
             messages += [(number - 2, float(given["time"]), str(text)) for text in given.get("messages", ())]
         polygons = [np.array(one, np.float64).reshape(-1, 2).tolist() for one in header.get("private", ())]
     except (ValueError, TypeError, LookupError, OverflowError) as error:
@@ -83,14 +81,6 @@ def read_log(path: str | Path) -> Run:
     arrays = {name: np.array(rows) for name, rows in found.items() if name not in ("tracks", "detections")}
     arrays["moves"] = arrays["moves"].astype(np.int64)
     return Run(header["agent"], scenario, messages=messages, private=polygons, **found | arrays)
-
-
-def _of_cameras(n: int, by_hand: np.ndarray, left: np.ndarray, rests: np.ndarray) -> dict[str, np.ndarray]:
-    """Return by_hand, left and rests (n,) of lists of cameras."""
-    found = {"by_hand": np.zeros(n, np.bool_), "left": np.full(n, np.nan), "rests": np.zeros(n, np.bool_)}
-    steered = by_hand.astype(np.int64)
-    found["by_hand"][steered], found["left"][steered], found["rests"][rests.astype(np.int64)] = True, left, True
-    return found
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:
@@ -131,7 +121,9 @@ def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -
             places[present, j] = track.place[there[present]]
         sensors = run.scenario.sensor_positions
         given = run.scenario, ("visible",), sensors, run.heading[part], places
-        shown = observe(*given, **run.seen_from(part))["pairs"][..., 0]  # type: ignore[arg-type]
+        lenses: dict[str, Any] = {"field_of_view": run.view[part]} if run.scenario.zoom else {}
+        lenses |= {"tilt": run.tilt[part]} if run.scenario.tilt_limits else {}
+        shown = observe(*given, **lenses)["pairs"][..., 0]
         coverage.append(ratio(shown.any(-2).sum(-1), (~np.isnan(places[..., 0])).sum(-1)))
         for now, k in zip(places, part, strict=True):
             tracks = run.tracks[k]

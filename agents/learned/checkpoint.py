@@ -132,11 +132,11 @@ class PolicyConfig:
         return TASKS[self.task].spec.role
 
 
-def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
+def build_policy(config: PolicyConfig, scenario: Scenario) -> AttentionPolicy:
     """Return an untrained policy for `scenario`; its tensors fit any n and m if its encoder does."""
     if config.role == "targets":
         observed = own_observation_space(EntityObserver(scenario, "targets").space)
-        return config.kind(observed, spaces.Discrete(len(MOVES)), lambda _: learning_rate, **config.arguments)
+        return config.kind(observed, spaces.Discrete(len(MOVES)), lambda _: 1e-3, **config.arguments)
     space = space_of(scenario, config.features, **config.nearness)
     actions: spaces.Space = turning_space(config.scenario, scenario.num_sensors)
     if config.role == "executor" or config.options.get("per_sensor"):
@@ -144,7 +144,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
         actions = own_turning_space(config.scenario)
     elif config.role == "coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
-    return config.kind(space, actions, lambda _: learning_rate, **config.arguments)
+    return config.kind(space, actions, lambda _: 1e-3, **config.arguments)
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:

@@ -74,10 +74,6 @@ def in_place(scenario: Scenario | str | Path) -> Scenario:
     return scenario.replace(knowledge="full", **still, **({"random_discs": 0} if scenario.is_game else {}))
 
 
-LEAST_IN_GAME = 0.1
-"""Share of the futures of a target, above which :class:`AssignPlanned` assigns it in a game."""
-
-
 class AssignPlanned(RulePolicy):
     """Coordinator that assigns to every sensor the targets that only this sensor covers according to the planner.
 
@@ -90,7 +86,6 @@ class AssignPlanned(RulePolicy):
 
     Args:
         scenario: the scenario to play.
-        seed: seed of the sampled futures.
         planner: the planner; None: one with the options :attr:`planning`, in a game ``belief-planner-fast``.
 
     Attributes:
@@ -102,13 +97,13 @@ class AssignPlanned(RulePolicy):
     planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}  # depends less on the starts of the ascents
     idle: ClassVar[str] = "hold"  # the planner leaves sensors without assigned targets where they are
 
-    def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
-        super().__init__(seed=seed)
+    def __init__(self, scenario: Scenario | str | Path, *, planner: PlannerAgent | None = None) -> None:
+        super().__init__()
         scenario = load_scenario(scenario)
         self._discs = shown_to_beliefs(scenario)
         if planner is None and scenario.is_game:
-            planner = FastBeliefPlannerAgent(scenario, seed)
-        self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
+            planner = FastBeliefPlannerAgent(scenario)
+        self.planner = planner or PlannerAgent(in_place(scenario), **self.planning)
         self.features = self.planner.features  # type: ignore[misc]
         self.decision = 1 if scenario.is_game else SUB_STEPS_PER_DECISION
 
@@ -137,7 +132,7 @@ def plan_and_assign(
     """Return the values of :meth:`PlannerAgent.plan` in a game, the assignment (B, n, m) bool by it, and the state."""
     shares = np.zeros(mask.shape, np.float32)
     values, new = planner.plan(pairs, mask, state, episode_start, own=(min(30, planner.horizon), shares), **lists)
-    return values, shares > LEAST_IN_GAME, new  # also of targets that were never seen
+    return values, shares > 0.1, new  # also of targets that were never seen
 
 
 class PlannerExecutor(PlanningPolicy):
@@ -150,9 +145,9 @@ class PlannerExecutor(PlanningPolicy):
     needs_scenario: ClassVar[bool] = True
     per_sensor: ClassVar[bool] = True
 
-    def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
-        super().__init__(None, seed)
-        self.planner = planner or PlannerAgent(in_place(scenario).replace(seen_by=1), seed)
+    def __init__(self, scenario: Scenario | str | Path, *, planner: PlannerAgent | None = None) -> None:
+        super().__init__(None)
+        self.planner = planner or PlannerAgent(in_place(scenario).replace(seen_by=1))
         self.features = self.planner.features  # type: ignore[misc]
         if self.planner.scenario.is_game:
             self.decides = self.planner.decides

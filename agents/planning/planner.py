@@ -53,10 +53,14 @@ class PlanningPolicy(RulePolicy):
         """
         raise NotImplementedError
 
+    def plan_on(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, Any]:
+        """Return the values of :meth:`plan` for an observation, and the state."""
+        lists = self.lists_of(observation)
+        return self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
+
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the actions of the highest value."""
-        lists = self.lists_of(observation)
-        values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
+        values, new = self.plan_on(observation, state, episode_start)
         return values.argmax(-1), new
 
 
@@ -249,20 +253,13 @@ class PlannerAgent(PlanningPolicy):
         scene, new = self._beliefs.update(pairs, mask, before, episode_start, targets, discs)
         return self._plan(scene, new, state, 0 if targets is None else np.shape(targets)[-1], own)
 
-    def plan_tracks(
-        self, observation: Observation, state: State = None, episode_start: Starts = None
-    ) -> tuple[np.ndarray, PlannerState]:
-        """Return the same for detections without identities, the observation of such scenarios."""
+    def plan_on(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, Any]:
+        """See :meth:`PlanningPolicy.plan_on`; also for detections without identities."""
+        if self.scenario.identities:
+            return super().plan_on(observation, state, episode_start)
         before = None if state is None else PlannerState(*state).beliefs
         scene, new = update(self._beliefs, observation, before, episode_start)
         return self._plan(scene, new, state)
-
-    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
-        """Return the actions of the highest value."""
-        if self.scenario.identities:
-            return super().decide(observation, state, episode_start)
-        values, new = self.plan_tracks(observation, state, episode_start)
-        return values.argmax(-1), new
 
     def estimate(self, state: PlannerState, **options: float) -> Estimate:
         """Return the tracks; see :meth:`~hitmac.agents.tracking.Tracks.estimate`."""

@@ -53,11 +53,6 @@ def nearest_headings(turn: float) -> np.ndarray:
     return np.array(sorted(range(-most, most + 1), key=abs))
 
 
-def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
-    """Return the scenes (B,) bool whose plan is `every` sub-steps old or whose episode begins."""
-    return age >= every if episode_start is None else (age >= every) | episode_start
-
-
 class BatchRandom(NamedTuple):
     """Random integers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
 

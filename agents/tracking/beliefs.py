@@ -341,10 +341,6 @@ class BeliefState(NamedTuple):
     mode: np.ndarray  # (B, g, m, 2)
 
 
-_OBSTRUCTED = 0.9
-"""Probability that no random disc hides a target in view."""
-
-
 class Beliefs(Estimator):
     """Particle beliefs about the targets, as of a :class:`~hitmac.agents.tracking.ParticleTracker`, from observations.
 
@@ -483,7 +479,7 @@ class Beliefs(Estimator):
         views = np.stack((x, y, cos, sin, half, edges[0] * working, working, *edges[1:]), -1)
         chance = 1.0 - float(np.mean(scenario.miss_rates))
         if scenario.random_discs and not self.shown:
-            chance *= _OBSTRUCTED
+            chance *= 0.9  # no random disc hides a target in view
         detects = chance * working[:, None, :]  # (B, 1, n)
         if self.per_sensor:
             reported = np.broadcast_to(np.eye(self.rows), (len(working), self.rows, self.rows))

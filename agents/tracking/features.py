@@ -84,16 +84,6 @@ def _add_to_lens(opening, area, zoom, squared, bearing, mass, alone, row):
 
 
 @inlined
-def _noise(body, p, unit_x, unit_y):
-    """Return what the noise of particle p, which carries loads, adds to its direction."""
-    if body[NOISE_X, p] > 1.0:  # not drawn yet
-        return 0.0, 0.0
-    dx, dy = unit_x + body[NOISE_X, p], unit_y + body[NOISE_Y, p]
-    shorter = 1.0 / max(math.sqrt(dx * dx + dy * dy), 1.0)
-    return dx * shorter - unit_x, dy * shorter - unit_y
-
-
-@inlined
 def _write_mean(view, x, y, scale, row):
     """Write sine and cosine of the bearing of (x, y), and its distance; return the unit vector towards it."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
@@ -127,8 +117,10 @@ def _course_of(walk, loads, body, p):
     away = math.sqrt(dx * dx + dy * dy)
     unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
     noise_x, noise_y = 0.0, 0.0
-    if loads is not None:
-        noise_x, noise_y = _noise(body, p, unit_x, unit_y)
+    if loads is not None and body[NOISE_X, p] <= 1.0:  # else not drawn yet
+        dx, dy = unit_x + body[NOISE_X, p], unit_y + body[NOISE_Y, p]
+        shorter = 1.0 / max(math.sqrt(dx * dx + dy * dy), 1.0)
+        noise_x, noise_y = dx * shorter - unit_x, dy * shorter - unit_y
     return unit_x, unit_y, away, noise_x, noise_y
 
 

@@ -169,17 +169,6 @@ def begin(model, modes, detection, velocity_x, velocity_y, variance):
 
 
 @inlined
-def velocity_of(walk, body, p):
-    """Return the mean velocity (x, y) of particle p."""
-    dx, dy = body[AIM_X, p], body[AIM_Y, p]
-    if walk.model == GOALS:
-        dx, dy = dx - body[X, p], dy - body[Y, p]
-    away = math.sqrt(dx * dx + dy * dy)
-    scale = body[SPEED, p] * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
-    return scale * dx, scale * dy
-
-
-@inlined
 def spread_of(body, weight):
     """Return the variance of the kernel at each particle, by Silverman's rule: that of the places times P^(-1/3)."""
     total, mean_x, mean_y, squares = 1e-300, 0.0, 0.0, 0.0
@@ -216,7 +205,12 @@ def find_again(model, walk, body, weight, spread, modes, detection):
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
             near = weight[p] * normal_density(detection[X] - body[X, p], detection[Y] - body[Y, p], xx, xy, yy)[0]
-            vx, vy = velocity_of(walk, body, p)
+            dx, dy = body[AIM_X, p], body[AIM_Y, p]
+            if walk.model == GOALS:
+                dx, dy = dx - body[X, p], dy - body[Y, p]
+            away = math.sqrt(dx * dx + dy * dy)
+            scale = body[SPEED, p] * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
+            vx, vy = scale * dx, scale * dy
             total += near
             velocity_x += near * vx
             velocity_y += near * vy

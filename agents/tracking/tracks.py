@@ -75,18 +75,6 @@ def detection_faults(scenario: Scenario, detections: np.ndarray) -> list[str]:
     return faults
 
 
-def check_detections(scenario: Scenario, detections: np.ndarray, mask: np.ndarray, name: str) -> None:
-    """Raise ValueError if one of the detections (..., 5) of the `mask` (...) is invalid.
-
-    The message begins with `name`, a format of the indices of the detection.
-    """
-    for fits, words in _checks(scenario, detections):
-        if (wrong := mask & ~fits).any():
-            index = tuple(np.argwhere(wrong)[0].tolist())
-            numbers = ", ".join(f"{number:g}" for number in detections[index])
-            raise ValueError(f"{name.format(*index)} is ({numbers}); {words}")
-
-
 def _moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean (..., 2) and the covariance (..., 2, 2) of points (..., P, 2) with the weights (..., P, 1)."""
     mean = (points * share).sum(-2)
@@ -243,7 +231,11 @@ class Tracks(Estimator):
                 f"must be (B, {n}, d, 5), (B, {n}, d) and (B, {n}, {columns})"
             )
         detections, mask = np.array(detections, np.float64), np.ascontiguousarray(mask != 0)
-        check_detections(self.scenario, detections, mask, "detection {2} of sensor {1} in scene {0}")
+        for fits, words in _checks(self.scenario, detections):
+            if (wrong := mask & ~fits).any():
+                b, i, k = np.argwhere(wrong)[0].tolist()
+                numbers = ", ".join(f"{number:g}" for number in detections[b, i, k])
+                raise ValueError(f"detection {k} of sensor {i} in scene {b} is ({numbers}); {words}")
         check_finite("sensors", sensors)
         return detections, mask, np.ascontiguousarray(sensors, np.float64)
 

@@ -198,7 +198,7 @@ class Curve(Callback):
     def on_train_end(self, training_td: Any, group: str) -> None:
         """Write both."""
         export(self.experiment, self.folder)
-        save_points(self.folder / "curve.json", self.progress, {})
+        save_points(self.folder / "curve.json", self.progress)
         steps, seconds, coverage, rotation, _ = self.progress.curve[-1]
         print(f"{steps:,} steps, {seconds:.0f} s: coverage {coverage:.3f}, rotation {rotation:.3f}", flush=True)
 

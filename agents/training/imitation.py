@@ -74,11 +74,7 @@ class TurnLabels:
         `starts` (rows,) bool marks the rows in which an episode begins.
         """
         starts = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
-        if "detections" in seen:
-            values, self.state = self.teacher.plan_tracks(seen, self.state, starts)
-        else:
-            lists = {name: seen[name] for name in ("targets", "discs") if name in seen}
-            values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
+        values, self.state = self.teacher.plan_on(seen, self.state, starts)
         if len(self.decides) > 1:  # every sensor's values together
             values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)

@@ -152,7 +152,6 @@ class PPO(stable_baselines3.PPO):
         """Collect a rollout of the policy; see Stable-Baselines3."""
         self.policy.set_training_mode(False)
         callback.on_rollout_start()
-        self._begin_rollout()
         observations: list[dict[str, Tensor]] = []
         steps: list[dict[str, Tensor]] = []
         with ThreadPoolExecutor(1) as threads, one_thread_each(), torch.no_grad():
@@ -206,7 +205,8 @@ class PPO(stable_baselines3.PPO):
         with ThreadPoolExecutor(1) as threads, one_thread_each():
             for _ in range(self.n_epochs):
                 for rows in self._minibatches():
-                    learn_from(self._divided(rows), self._loss, self.policy, self.max_grad_norm, threads)
+                    parts = [rows[one] for one in self._slices(len(rows))]
+                    learn_from(parts, self._loss, self.policy, self.max_grad_norm, threads)
                     self._n_updates += 1
         means = torch.stack(self._logged).mean(0).tolist()
         for name, value in zip(("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl"), means, strict=True):
@@ -215,9 +215,6 @@ class PPO(stable_baselines3.PPO):
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
 
     # A rollout.
-
-    def _begin_rollout(self) -> None:
-        """Prepare for a rollout."""
 
     def _observed(self) -> dict[str, Tensor]:
         """Return the last observation on the device."""
@@ -283,9 +280,6 @@ class PPO(stable_baselines3.PPO):
         chosen = torch.randperm(total, generator=order, device="cpu")[: total // size * size]
         return [rows.to(self.device) for rows in chosen.split(size)]
 
-    def _divided(self, rows: Tensor) -> list[Tensor]:
-        return [rows[one] for one in self._slices(len(rows))]
-
     def _of(self, name: str, rows: Tensor) -> Tensor:
         """Return some rows of the rollout (S, ...)."""
         return self.rollout_buffer.steps[name].flatten(0, 1)[rows]
@@ -347,8 +341,10 @@ class RecurrentPPO(PPO):
         super()._setup_model()
         self._state: Tensor | None = None  # the policy's, (B, n, m, f)
 
-    def _begin_rollout(self) -> None:
+    def collect_rollouts(self, *args: Any, **options: Any) -> bool:
+        """See :meth:`PPO.collect_rollouts`."""
         self._state_before = self._state
+        return super().collect_rollouts(*args, **options)
 
     def _observed(self) -> dict[str, Tensor]:
         starts = self._tensor(np.asarray(self._last_episode_starts, np.bool_))

@@ -52,10 +52,6 @@ EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
 _CHEAPER = 8  # steps of an evaluation for a step of a training
 
-MILESTONES = (0.749, 0.8, 0.83)
-"""Coverages in HiT-MAC's scene whose times are reported there; the first is that of the released executor with all
-targets assigned."""
-
 
 # The curve.
 
@@ -108,33 +104,14 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
     return as_agent(policy, config, config.scenario, name=TRAINED, executor=executor)
 
 
-def reached(progress: Progress, scenario: Scenario) -> dict[str, dict[str, float] | None]:
-    """Return the steps and seconds at which the deterministic policy first reached each of HiT-MAC's milestones."""
-    if not progress.evaluations or (scenario.num_sensors, scenario.num_targets) != (4, 5):
-        return {}
-    points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]
-    milestones = MILESTONES if released_reward(scenario.name) else ()
-    return {f"{least:g}": next((when for coverage, when in points if coverage >= least), None) for least in milestones}
-
-
-def reached_in_words(times: Mapping[str, Mapping[str, float] | None]) -> str:
-    """Return the result of :func:`reached` as a sentence, empty without milestones."""
-    words = [
-        f"{least} after {at['seconds']:.0f} s ({at['steps']} steps)" if at else f"{least} never"
-        for least, at in times.items()
-    ]
-    about = "Coverage on the curve, seconds of training until it was first reached"
-    return f"{about}: {', '.join(words)}." if words else ""
-
-
-def save_points(path: str | Path, progress: Progress, times: Mapping[str, Any]) -> None:
-    """Write the points of both policies, exploring and deterministic, and the result of :func:`reached` as JSON."""
+def save_points(path: str | Path, progress: Progress) -> None:
+    """Write the points of both policies, exploring and deterministic, as JSON."""
     curves = {"deterministic": progress.evaluations, "exploring": progress.curve}
     content: dict[str, Any] = {
         name: [{key: None if math.isnan(x) else x for key, x in zip(POINT, point, strict=True)} for point in points]
         for name, points in curves.items()
     }
-    write_text(path, json.dumps(content | {"reached": times}, indent=1) + "\n")
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
@@ -242,16 +219,15 @@ def report(
     """
     run_dir, size = options.folder, (scenario.num_sensors, scenario.num_targets)
     metric = "reward" if options.task.spec.role in ("executor", "targets") else "coverage"
-    game, times, warned = scenario.is_game, dict[str, Any](), list[str]()
+    game, warned = scenario.is_game, list[str]()
     if not game:
         warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
-        times |= reached(progress or Progress(), scenario)
         warned += declined(options.start, metric, progress or Progress())
     save_evaluation(run_dir / "evaluation.json", evaluation)
     if metric == "coverage" and not game:
-        save_pictures(run_dir, {size: evaluation}, "\n\n".join([reached_in_words(times), *warned]).strip())
+        save_pictures(run_dir, {size: evaluation}, "\n\n".join(warned))
     if progress is not None:
-        save_points(run_dir / "curve.json", progress, times)
+        save_points(run_dir / "curve.json", progress)
         others = {} if game else {name: one for name, one in evaluation["agents"].items() if name != TRAINED}
         if metric == "coverage" and size in (released := released_reward(scenario.name)):
             others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}

@@ -105,8 +105,6 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
             known = [field.name for field in dataclasses.fields(asked)]
             if unknown := [name for name in written["options"] if name not in known]:
                 errors.append(ValueError(f"unknown option {known_unless_meant(unknown, known)}"))
-            if "sweep" not in written["options"]:  # of the version in which --set varied options
-                written["options"]["sweep"] = written["options"].pop("set", ())
             plain: Any = {name: tuple(it) if isinstance(it, list) else it for name, it in written["options"].items()}
             saved = type(asked)(**{name: plain[name] for name in known if name in plain})
             with collect(errors):
@@ -353,7 +351,7 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
             state = torch.from_numpy(groups["random"][model.device.type])
             torch.get_device_module(model.device).set_rng_state(state, model.device)
         model._n_updates = int(groups["progress"]["updates"][0])
-        model.set_state(groups.get("learner") or groups["buffer"])  # its name in version 0.1
+        model.set_state(groups["learner"])
     except DAMAGED as error:
         raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
     return progress

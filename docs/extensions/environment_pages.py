@@ -104,7 +104,7 @@ def _film_executor(path: Path, agent: str, scenario: str) -> None:
     picture, pictures = Picture(task.scenario, SIZE), []
     state, start = level.start_sensors([SEED], sensors), np.ones(sensors, np.bool_)
     for _ in range(task.spec.episode_steps):
-        turns, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
+        turns, state = level.policy.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
         task.step(unflatten_sensors(turns, sensors, decisions))
         start[:] = False
         pictures.append(picture.of_task(task, 0))

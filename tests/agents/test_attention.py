@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, load_agent
-from hitmac.agents.attention import AttentionWatch, attention_of, of_lists, to_targets
+from hitmac.agents.attention import AttentionWatch, attention_of, to_targets
 from hitmac.agents.learned.checkpoint import adapt_policy
 from hitmac.agents.policy import Memoryless
 from hitmac.envs import DEFAULT_FEATURES, Simulator, load_scenario
@@ -14,7 +14,7 @@ from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
 from hitmac.perception import AgentTargetEncoder, Weights, plots
 from hitmac.perception.encoder import ATTEND_OVER
-from tests.agents.untrained import observed, untrained
+from tests.agents.untrained import observed, of_lists, untrained
 
 SCENARIO = load_scenario("hit-mac-3x4")
 SHOWN = observed(SCENARIO, 2)
@@ -136,14 +136,18 @@ def test_a_coordinator_attends_where_it_decides():
             np.testing.assert_allclose(found[rows], expected[rows], rtol=1e-4)
 
 
-def test_policies_without_attention_have_none_and_lists_are_spread():
+def test_the_levels_of_an_agent_in_several_adapters_are_found():
+    scenario = SCENARIO.replace(action="rate", turn_rates=(1.0, 25.0))
+    agent = load_agent("memoryless:pretrained:hit-mac", scenario)
+    assert AttentionWatch(agent.policy).levels == ("coordinator", "executor")
+
+
+def test_policies_without_attention_have_none():
     agent = load_agent("assign-all", SCENARIO)
     assert attention_of(agent.policy, observed(SCENARIO, features=agent.features)) == {}
     assert attention_of(policy(encoder="recurrent"), SHOWN) == {}
     with pytest.raises(ValueError, match="weights has neither targets nor pairs"):
         to_targets(Weights(), 2)
-    shares = of_lists(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[3, 0, -1]]]), 4)
-    assert shares.tolist() == [[[0.25, 0, 0, 0.75]]]
 
 
 def test_an_own_way_of_attending_without_weights_is_played_without_attention(monkeypatch):

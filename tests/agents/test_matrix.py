@@ -26,7 +26,7 @@ from tests.envs.scenes import BY_RATE
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
 # The presets, made small where the numbers of sensors and targets show nothing new.
 COURTS = ("volleyball-6", "volleyball-4", "basketball-6", "football-6", "football-4")  # basketball-4 stands for all
-# A city differs only in the simulator: test_city.
+# A city differs only in the simulator.
 # Games of two teams have agents and a job of their own: test_resume, test_duel.
 SCENES = {
     name: load_scenario(name) for name in presets() if name not in (*COURTS, "city") and not name.startswith("mate")

@@ -56,7 +56,8 @@ def test_an_unknown_name_gets_the_known_ones():
 def runs(tmp_path, monkeypatch):
     """Trains in an empty directory; pretrained policies are put into it, not into the package."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hitmac.agents.training.report.save_film", lambda *arguments, **options: None)
+    for name in ("save_film", "save_pictures", "save_curve"):
+        monkeypatch.setattr(f"hitmac.agents.training.report.{name}", lambda *arguments, **options: None)
     monkeypatch.setattr(hitmac.agents.pretrained, "FOLDER", tmp_path / "home")
     (tmp_path / "home").mkdir()
 

@@ -1,5 +1,6 @@
 """Untrained policies, the configurations of their checkpoints, and observations."""
 
+import numpy as np
 import torch
 
 from hitmac.agents import PolicyConfig
@@ -39,3 +40,10 @@ def observed(scenario="hit-mac", scenes=3, features=DEFAULT_FEATURES):
 
 def permuted(observation, sensors, targets):
     return {name: array[:, sensors][:, :, targets] for name, array in observation.items()}
+
+
+def of_lists(shares, targets, num_targets):
+    """Return the shares (B, n, m) of all targets, from those of lists (B, n, k); -1 is an empty place."""
+    every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # -1: the last column
+    np.put_along_axis(every, targets, shares, -1)
+    return every[..., :-1]

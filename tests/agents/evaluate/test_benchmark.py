@@ -112,6 +112,8 @@ def test_an_agent_may_be_a_run_for_each_scene(suite, tmp_path):
         assert played(each)["hit-mac"] == played(one)["hit-mac"]
         assert played(each)["site"] != played(one)["site"]
         assert each["trainings"] == [{"run": "runs/hit-mac, runs/site", "steps": 15, "seconds": 2.0}]
+    (tmp_path / "runs/site/curve.json").write_text(json.dumps({"exploring": []}))  # ended before the first update
+    assert benchmark.training_amounts(tmp_path / "runs/site") == []
     (tmp_path / "runs/site/curve.json").unlink()
     unknown = benchmark.run("runs/{scene}", Path("unknown.json"), suite, progress=False)
     assert unknown["trainings"] == [{"run": "runs/hit-mac, runs/site", "steps": None, "seconds": None}]
