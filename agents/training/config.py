@@ -189,6 +189,9 @@ class Options(EncoderConfig, RunOptions):
     """Critic. None: amc for a coordinator, value_head for the others."""
     episode_steps: Count
     """Length of an episode, steps."""
+    frame_skip: Count
+    """Sub-steps for which an action holds in training, together one step; always 1 by imitation of a planner and with a
+    learned memory. A trained policy decides at every sub-step."""
     rollout_steps: Annotated[int, Range(2)]
     """Steps of each scene between two updates."""
     batch_size: Annotated[int, Range(2)]
@@ -272,6 +275,12 @@ class Options(EncoderConfig, RunOptions):
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
         own = self.difference_rewards and self.algorithm != "imitation" and self.engine == "sb3"
         return "difference_rewards" if own else "team"
+
+    @property
+    def held(self) -> int:
+        """Sub-steps for which an action holds: `frame_skip`, or 1 with the memory of a policy or its planner."""
+        plans = self.algorithm == "imitation" and self.task.spec.role != "targets"
+        return 1 if plans or self.recurrent else self.frame_skip
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -393,17 +402,15 @@ class CoordinatorOptions(Options):
 class TransportOptions(Options):
     """Train a policy of the targets, shared by all: each carries its cargo past the sensors of an opponent.
 
-    Every target learns from its own part of the reward of the game. In training a move holds for several steps.
+    Every target learns from its own part of the reward of the game.
     """
 
     task = TransportTask
-    task_fields = ("hold", "share")
+    task_fields = ("share",)
 
     opponent: str
     teacher: str
     """Player of the targets to imitate: a rule, another agent's name, or the directory of a run."""
-    hold: Count
-    """Steps for which a move holds in training."""
     share: Fraction
     """Share of the team's mean reward in that of each target in training."""
 
@@ -452,6 +459,8 @@ class DuelOptions(RunOptions):
     job = "duel"
 
     scenario: str = "mate-4v8-9"
+    seed: Annotated[int, Range(0, 999)] = 0
+    """Seed of networks and scenes; the k-th training of a team has the seed 1000 * seed + k."""
     iterations: Count = 4
     """Number of iterations, in each of which the targets are trained, then the sensors."""
     total_steps: Count = 500_000

@@ -127,6 +127,7 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         features=observed,
         max_episode_steps=options.episode_steps,
         credit=options.credit,
+        frame_skip=options.held,
         stagger=True,
         end_infos=True,
         **of_task,

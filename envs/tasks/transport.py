@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.tasks.base import Task, TaskSpec
-from hitmac.envs.validation import Count, Fraction
+from hitmac.envs.validation import Fraction
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,7 +52,6 @@ class TransportTask(Task):
     Args:
         scenario, num_envs, seed, features, num_threads, opponent: see :class:`Task`; with the opponent None, the
             sensors follow MATE's rule ``"mate:greedy"``.
-        hold: steps for which a move holds; their rewards are summed.
         share: share of the team's mean reward in that of each target, :meth:`sensor_rewards`, 0 to 1.
     """
 
@@ -65,7 +64,6 @@ class TransportTask(Task):
     )
     team = "targets"
     choices = 16, "0 (stay) or a direction from 1 to 16"
-    hold: Count = 1
     share: Fraction = 0.0
 
     def __post_init__(self) -> None:
@@ -75,7 +73,7 @@ class TransportTask(Task):
         self.action_space = spaces.MultiDiscrete([len(MOVES)] * self.actors)
         if self.scenario.action == "rate":
             self.action_space = spaces.Box(-1.0, 1.0, (2 * self.actors,), np.float32)
-        self.sub_steps, self._rewards = self.hold, np.zeros((self.num_envs, self.actors))
+        self._rewards = np.zeros((self.num_envs, self.actors))
 
     @property
     def actors(self) -> int:
@@ -103,10 +101,8 @@ class TransportTask(Task):
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one step; see :meth:`Task.step`."""
         moves, chosen = self.displacements(self.checked(action)), self.simulator.chosen(mask)
-        self._rewards[:] = 0.0
-        for _ in range(self.hold):
-            self.simulator.step(self.opponent_action(chosen), mask, moves)
-            self._rewards += self.simulator.game.cargo.reward
+        self.simulator.step(self.opponent_action(chosen), mask, moves)
+        self._rewards[:] = self.simulator.game.cargo.reward
         return self._rewards.sum(1)
 
     def sensor_rewards(self) -> np.ndarray:

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from hitmac.envs.tasks.base import flatten_sensors, own_observation_space
-from hitmac.envs.validation import Choice, convert
+from hitmac.envs.validation import Choice, convert, positive
 from hitmac.envs.wrappers.shell import Shell
 
 
@@ -32,6 +32,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             sensor, (B, n), or of its sensor with `per_sensor`: its contribution to the team's, see
             ``task.difference_rewards``, for a learner with credit for every sensor,
             :class:`hitmac.agents.training.ppo.PPO`. The returns in the infos are those of the task's reward.
+        frame_skip: steps of the task for which an action holds, 1 or more, or until the episode ends; a reward is the
+            mean over them. Learning then sees more of the episodes, and more of what follows an action.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
         end_infos: leave the infos of scenes that go on empty, for learners that do not read them; making all of them
@@ -47,6 +49,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         *,
         per_sensor: bool | None = None,
         credit: str = "team",
+        frame_skip: int = 1,
         stagger: bool = False,
         end_infos: bool = False,
         **options: Any,
@@ -54,6 +57,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         task = self._set_task(task, scenario, num_envs, seed, **options)
         per_sensor = task.spec.role == "executor" if per_sensor is None else per_sensor
         self.credit = convert("credit", Annotated[str, Choice(("team", "difference_rewards"))], credit)
+        self.frame_skip = positive("frame_skip", frame_skip)
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:
@@ -99,7 +103,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self._actions = actions
 
     def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Advance every scene by one step."""
+        """Advance every scene by one step, or by `frame_skip`."""
         self._check_begun()
         actions = np.asarray(self._actions)
         if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
@@ -109,19 +113,20 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             if actions.shape != shape:
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
             actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
-        reward = self.task.step(actions)
-        self._show()
-        if self.per_sensor:
-            own = self.task.sensor_rewards()
-            reward = np.repeat(reward, self._rows) if own is None else own.flatten()
-        self.returns += reward
-        self.rewards = reward
-        if self.credit == "difference_rewards":
-            reward = np.asarray(self.task.difference_rewards())
-            reward = reward.reshape(-1) if self.per_sensor else reward
-        observation, infos = self.observe(), self._infos()
-        ended, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
-        done = np.repeat(ended, self._rows)
+        rewards, ended = np.zeros(self.num_envs), np.zeros(self.task.num_envs, np.bool_)
+        credits: Any = 0.0
+        for _ in range(self.frame_skip):
+            going = ~ended
+            own, credited = self._rewards_of(self.task.step(actions, going))
+            rows = np.repeat(going, self._rows)
+            rewards += np.where(rows, own, 0.0)
+            credits = credits + np.where(rows if credited.ndim == 1 else rows[:, None], credited, 0.0)
+            self._show()
+            observation = self.observe()  # at every sub-step, since some observers have a memory
+            ended |= self.task.ended(self.max_episode_steps)
+        self.returns += rewards
+        self.rewards, reward = rewards / self.frame_skip, credits / self.frame_skip
+        infos, terminated, done = self._infos(), self.task.terminated, np.repeat(ended, self._rows)
         if ended.any():
             seconds = round(time.time() - self._started, 6)
             for row in np.flatnonzero(done):
@@ -134,6 +139,15 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             self.returns[done], self._first[ended] = 0.0, 0
             observation = self.observe()
         return observation, reward.astype(np.float32), done, infos
+
+    def _rewards_of(self, reward: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rewards of the rows in the task's last step, and those by `credit`, given that of its scenes."""
+        own = self.task.sensor_rewards() if self.per_sensor else None
+        rows = np.repeat(reward, self._rows) if own is None else own.flatten()
+        if self.credit == "team":
+            return rows, rows
+        parts = np.asarray(self.task.difference_rewards())
+        return rows, parts.flatten() if self.per_sensor else parts
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the current observation of every row."""

@@ -63,6 +63,14 @@ def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     assert tuple(level.features for level in both) == (ExecutorOptions.features, FEATURE_SETS["frame"])
 
 
+def test_actions_hold_except_where_a_memory_counts_sub_steps():
+    reward = JOBS["coverage-ppo"]()
+    assert reward.held == reward.frame_skip > 1
+    assert dataclasses.replace(reward, memory="recurrent").held == 1
+    assert dataclasses.replace(reward, algorithm="imitation").held == 1
+    assert JOBS["transport"](algorithm="imitation", frame_skip=4).held == 4
+
+
 def test_both_levels_of_a_game_observe_beliefs_by_default():
     game = load_scenario("mate-4v8-9")
     for algorithm, decision, goals_every in (("imitation", 1, 10_000), ("ppo", 10, 60)):
@@ -169,6 +177,7 @@ def test_numbers_out_of_range_are_refused(job):
         (["chess"], f"unknown job 'chess': known are {', '.join(JOBS)}, hit-mac"),
         (["--colour", "red"], "--colour"),
         (["hit-mac", "--minutes", "5"], "; it is an option of coverage, coverage-ppo, executor, coordinator"),
+        (["duel", "--seed", "1000"], "--seed is 1000; it must be 0 to 999"),
         (["hit-mac", "--algorithm", "a2c"], "--algorithm is a2c; it must be ppo or imitation"),
         (["--minutes", "0"], "--minutes is 0.0; it must be over 0"),
         (["--epochs", "0"], "--epochs is 0; it must be 1 or more"),

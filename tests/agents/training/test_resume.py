@@ -50,7 +50,7 @@ LEARNERS = [
     ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),
     ("coordinator", "random", {}),
     ("coordinator", "obstacles", {"algorithm": "imitation", "teacher": "planner-fast"}),
-    ("transport", "mate-2v4-0", {"hold": 2}),
+    ("transport", "mate-2v4-0", {"frame_skip": 2}),
     ("transport", "mate-2v4-0", {"algorithm": "imitation", "teacher": "evader"}),
 ]
 

@@ -83,6 +83,8 @@ def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path,
         train.run_command([job.job, "--help"])
     assert "--per-sensor" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
+    for name in ("save_pictures", "save_curve"):
+        monkeypatch.setattr(f"hitmac.agents.training.report.{name}", lambda *arguments, **options: None)
     small = ["--num-envs", "2", "--rollout-steps", "2", "--weight-dim", "4", "--episodes", "2", "--run-dir", "run"]
     train.run_command([job.job, "--total-steps", "8", "--per-sensor", *small])
     train.run_command([job.job, "--total-steps", "16", "--run-dir", "run", "--resume"])
@@ -98,7 +100,7 @@ def test_every_task_has_a_job_of_its_role_with_its_defaults():
     for name, job in JOBS.items():
         assert name.removesuffix("-ppo") == job.task.spec.name.lower()
         assert job().scenario == job.task.spec.scenario
-        assert job().episode_steps == (400 if name == "transport" else job.task.spec.episode_steps)
+        assert job().episode_steps == (1600 if name == "transport" else job.task.spec.episode_steps)
     for kind in (ExecutorTask, CoordinatorTask):
         variant = type("Variant", (kind,), {"spec": kind.spec._replace(name="Variant", episode_steps=5)})
         assert issubclass(default_job(variant), JOBS[kind.spec.name.lower()])

@@ -148,17 +148,6 @@ def test_the_rewards_of_targets_are_their_parts_of_the_game_or_shared():
     assert plain.simulator.game.cargo.delivered.min() > 0
 
 
-def test_a_move_that_holds_is_as_many_steps():
-    single, held = (TransportTask(SMALL, 3, 4, hold=hold) for hold in (1, 5))
-    for step in range(30):
-        action = towards_goals(held)
-        of_steps = [(single.step(action), single.sensor_rewards()) for _ in range(5)]
-        np.testing.assert_allclose(held.step(action), sum(team for team, _ in of_steps))
-        np.testing.assert_allclose(held.sensor_rewards(), sum(own for _, own in of_steps))
-        assert held.time.tolist() == [step + 1] * 3
-    np.testing.assert_equal(single.simulator.get_state(), held.simulator.get_state())
-
-
 def test_real_coverage_is_that_of_targets_with_a_bounty():
     task = CoverageTask(SMALL, 8, 2, reward="real_coverage", turn_cost=0.5)
     for _ in range(30):

@@ -57,6 +57,37 @@ def test_a_row_for_every_sensor():
         returns[row_dones] = 0
 
 
+@pytest.mark.parametrize(("task", "per_sensor", "credit"), [
+    ("Coverage", False, "team"), ("Coverage", False, "difference_rewards"), ("Coverage", True, "difference_rewards"),
+    ("Transport", True, "team"),
+])  # fmt: skip
+def test_a_held_action_is_as_many_steps_and_ends_with_the_episode(task, per_sensor, credit):
+    """Of 8 sub-steps: three, three and two."""
+    scenario = "mate-2v4-0" if task == "Transport" else "hit-mac"
+    options = {"max_episode_steps": 8, "per_sensor": per_sensor, "credit": credit}
+    single, held = (DirectionalSensorVecEnv(task, 3, scenario, frame_skip=skip, **options) for skip in (1, 3))
+    for venv in (single, held):
+        venv.seed(4)
+        venv.reset()
+    single.action_space.seed(0)
+    for _ in range(2):
+        for number in (3, 3, 2):
+            action = np.stack([single.action_space.sample() for _ in range(single.num_envs)])
+            *_, (shown, _, dones, infos) = steps = [single.step(action) for _ in range(number)]
+            observation, reward, held_dones, held_infos = held.step(action)
+            np.testing.assert_equal(observation, shown)
+            np.testing.assert_allclose(reward, sum(one[1] for one in steps) / 3, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(held_dones, dones)
+            assert dones.all() == (number == 2)
+            for own, info in zip(held_infos, infos, strict=True):
+                assert own.keys() == info.keys()
+                if "episode" in info:
+                    assert own["episode"]["r"] == pytest.approx(info["episode"]["r"])
+                    assert own["episode"]["l"] == info["episode"]["l"] == 8
+    with pytest.raises(ValueError, match="frame_skip is 0; it must be a whole number, 1 or more"):
+        DirectionalSensorVecEnv(task, frame_skip=0)
+
+
 def test_staggered_scenes_end_one_after_another():
     venv = DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=8, stagger=True)
     venv.reset()
