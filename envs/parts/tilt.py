@@ -65,6 +65,7 @@ class Tilts(NamedTuple):
     decision: int  # number of the tilt among the decisions of a sensor
     # Undefined between two sub-steps:
     share: np.ndarray  # (n, B) commanded shares of the step, down over 0
+    moved: np.ndarray  # (n, B) bool: the tilt changed
 
 
 def make_mount(scenario: Any) -> Mount:
@@ -80,7 +81,7 @@ def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
     if not scenario.tilt_limits:
         return {"tilts": None}
     shape, decision = (scenario.num_sensors, padded), scenario.decisions.index("tilt")
-    return {"tilts": Tilts(make_mount(scenario), decision, np.zeros(shape))}
+    return {"tilts": Tilts(make_mount(scenario), decision, np.zeros(shape), np.zeros(shape, np.bool_))}
 
 
 def edges_of(scenario: Any, squared: Any, view: Any, tilt: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -146,9 +147,18 @@ def tilt(state, poses, motors, tilts, action, first, last):
                     way = action[b, tilts.decision * n + i]
                     steps = tilts.share[i, b] if way == COMMANDED else (way == DOWN) * 1.0 - (way == UP) * 1.0
                 then = tilted(tilts.mount, i, now, steps)
+                tilts.moved[i, b] = then != now
                 if then != now and not has_turned(state, poses, motors, action, i, b):
                     state.scene[at.TURNED, b] += 1
                 set_tilt(state, tilts, b, i, then)  # also without a tilt: a zoom has set the range
+
+
+@inlined
+def has_tilted(tilts, i, b):
+    """Return True if sensor i of scene b tilted in the last sub-step."""
+    if tilts is None:
+        return False
+    return tilts.moved[i, b]
 
 
 @inlined

@@ -130,18 +130,27 @@ class ExecutorTask(Task):
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
-        narrowest = self.scenario.zoom[0] if self.scenario.is_game else 0.0  # the goals of a game may be that far
-        rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share, narrowest)
-        simulator, chosen, before = self.simulator, self.simulator.chosen(mask), angles_of(self.simulator.state)
-        simulator.advance(simulator.command(self.checked(action), chosen), chosen, self.opponent_action(chosen))
-        turned = np.ascontiguousarray((angles_of(simulator.state) != before).any(-1))
-        goals = self.assigned if self.coordinator is None else self.assigned.copy()  # the coordinator's goals hold
-        simulator.run(assignment.executor_results, rules, turned, goals, self.rewards, chosen)
+        rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
+        simulator, chosen = self.simulator, self.simulator.chosen(mask)
+        turns, step = simulator.command(self.checked(action), chosen), assignment.executor_step
+        goals, before = self.assigned, None
+        if self.scenario.is_game or self.coordinator is not None:
+            before = angles_of(simulator.state)
+        if self.scenario.is_game:
+            simulator.advance(turns, chosen, self.opponent_action(chosen))
+            turns, step = self._turned(before).astype(np.int64), assignment.executor_results
         if self.coordinator is not None:
-            own = marginal_coverage(simulator).sum(-1) - self.turn_cost * turned
+            goals = goals.copy()  # instead of which the coordinator's goals hold
+        simulator.run(step, rules, turns, goals, self.rewards, chosen)
+        if self.coordinator is not None:
+            own = marginal_coverage(simulator).sum(-1) - self.turn_cost * self._turned(before)
             self.rewards[chosen] = own[chosen]
             self._coordinate(chosen & (self.time % self.goals_every == 0))
         return self.rewards.sum(-1) / simulator.state.num_sensors
+
+    def _turned(self, before: Any) -> np.ndarray:
+        """Return which sensors (B, n) have other angles than `before`."""
+        return (angles_of(self.simulator.state) != before).any(-1)
 
     def sensor_rewards(self) -> np.ndarray:
         """Return the reward of each sensor (B, n) in the last step, as a new array."""

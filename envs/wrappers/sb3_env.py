@@ -113,17 +113,19 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             if actions.shape != shape:
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
             actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
-        rewards, ended = np.zeros(self.num_envs), np.zeros(self.task.num_envs, np.bool_)
+        going: Any = None  # (B,) scenes whose episode goes on; None: all
+        rewards: Any = 0.0
         credits: Any = 0.0
         for _ in range(self.frame_skip):
-            going = ~ended
             own, credited = self._rewards_of(self.task.step(actions, going))
-            rows = np.repeat(going, self._rows)
-            rewards += np.where(rows, own, 0.0)
-            credits = credits + np.where(rows if credited.ndim == 1 else rows[:, None], credited, 0.0)
+            if going is not None:
+                rows = np.repeat(going, self._rows)
+                own, credited = own * rows, (credited.T * rows).T
+            rewards, credits = rewards + own, credits + credited
             self._show()
             observation = self.observe()  # at every sub-step, since some observers have a memory
-            ended |= self.task.ended(self.max_episode_steps)
+            ended = self.task.ended(self.max_episode_steps)
+            going = ~ended if ended.any() else None
         self.returns += rewards
         self.rewards, reward = rewards / self.frame_skip, credits / self.frame_skip
         infos, terminated, done = self._infos(), self.task.terminated, np.repeat(ended, self._rows)
