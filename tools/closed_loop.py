@@ -173,7 +173,7 @@ def main() -> int:
     checks = [
         options.faults or options.lie or found["coverage"] >= found["simulated"] - (0.05 if options.pixels else 0.02),
         found["beyond limits, degrees"] <= 2.0,
-        found.get("latency 99 %, ms", found.get("processor 99 %, ms")) <= (50.0 if options.pixels else 20.0),
+        found.get("latency 99 %, ms", found.get("processor 99 %, ms")) <= 20.0,
     ]
     if not options.played_clock:
         checks += [

@@ -209,8 +209,11 @@ def convert_recording(options: Convert) -> None:
     pixels = options.picture if kind == "frigate" else (1, 1)
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
-    place = lambda points: frame.place(apply(matrix, np.multiply(points, pixels), below_horizon=signed))  # noqa: E731
-    place = _seen(options, kind) if options.camera else place
+
+    def on_floor(points: Any) -> np.ndarray:
+        return frame.place(apply(matrix, np.multiply(points, pixels), below_horizon=signed))
+
+    place = _seen(options, kind) if options.camera else on_floor
     count, ids, left_out = write_recorded(options.to, rows, place, area)
     print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
 

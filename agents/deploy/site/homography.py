@@ -92,8 +92,8 @@ def fit_file(path: Path, frame: Frame) -> tuple[np.ndarray, str]:
 def read_homography(path: Path) -> tuple[np.ndarray, Frame, bool]:
     """Return the 3 x 3 matrix of a file, the frame to which it leads, and True if its sign is that of our own.
 
-    The file is JSON, YAML, NumPy or text.
-    Of several matrices, that named homography or H counts. In JSON and YAML it is three rows, or a matrix of OpenCV.
+    The file is JSON, YAML, NumPy or text. Of several matrices, that named homography or H counts. In JSON and YAML it
+    is three rows, or a matrix of OpenCV.
     The frame is that of the plan, unless the file has an `origin`, as ``hitmac site homography`` writes it. No code
     runs. Raises ValueError unless there is one such matrix, with an inverse, which is not that of a camera's lens.
     """
