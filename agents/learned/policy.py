@@ -1,6 +1,5 @@
 """Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Self
@@ -18,7 +17,7 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
-from torch.distributions import Categorical, Normal
+from torch.distributions import Categorical
 
 from hitmac.perception import AMCCritic, EncoderConfig, Features
 from hitmac.perception.checks import as_mask, check_choice, one_of, unless_full
@@ -132,29 +131,12 @@ class TurnHead(nn.ModuleList):
 
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
         """Return (B, j * n * k): the first decision of every sensor, then the second."""
-        logits = self._of(self[0](beside_global(features)).unflatten(-1, (self.decisions, -1)))  # (B, n, j, k)
+        logits = self[0](beside_global(features)).unflatten(-1, (self.decisions, -1))  # (B, n, j, k)
         if mask is not None and self.masked:
             stay = torch.full_like(logits, torch.finfo(logits.dtype).min)
             stay[..., 0] = 0.0
             logits = torch.where(mask.any(-1)[:, :, None, None], logits, stay)
         return logits.transpose(1, 2).flatten(1)
-
-    def _of(self, outputs: Tensor) -> Tensor:
-        return outputs
-
-
-class RateHead(TurnHead):
-    """Mean, and logarithm of the standard deviation, of every sensor's rates; a deviation is that of all sensors.
-
-    They stand in place of the logits of two actions. A sensor without any pair has the mean and the deviation 0.
-    """
-
-    def __init__(self, weight_dim: int, decisions: int, *, masked: bool) -> None:
-        super().__init__(weight_dim, 1, decisions, masked=masked)
-        self.log_std = nn.Parameter(torch.full((decisions, 1), math.log(0.5)))
-
-    def _of(self, outputs: Tensor) -> Tensor:
-        return torch.cat((outputs, self.log_std.expand_as(outputs)), -1)
 
 
 class AssignmentHead(nn.ModuleList):
@@ -222,6 +204,17 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
 """Critics by name: functions of the width of the features, and of True for a value of every sensor."""
 
 
+_LEVELS = 5  # of each direction
+
+RATES = (0.0, *(sign * level / _LEVELS for level in range(1, _LEVELS + 1) for sign in (1.0, -1.0)))
+"""Rates that policies choose among, shares of the highest: 0, 0.2, -0.2, ..., 1, -1."""
+
+
+def rates_at(levels: Tensor) -> Tensor:
+    """Return the :data:`RATES` at whole numbers."""
+    return (levels + 1) // 2 * (levels % 2 * 2 - 1) / _LEVELS
+
+
 class SensorCategorical(CategoricalDistribution):
     """Independent choices of one of k actions, in one tensor.
 
@@ -256,36 +249,28 @@ class SensorCategorical(CategoricalDistribution):
         return of_choices.unflatten(-1, (-1, self.num_sensors)).sum(-2)
 
 
-class SensorGaussian(SensorCategorical):
-    """Independent normal rates, given their means and the logarithms of their deviations, as of :class:`RateHead`.
+class SensorRates(SensorCategorical):
+    """Independent choices of one of the :data:`RATES` of a motor, tilt or zoom; actions are these shares.
 
-    As is usual for actions in [-1, 1], samples and their likelihoods are not limited; what takes them clips them. A
-    rate of deviation 0 is the mean, with likelihood 1 and entropy 0.
+    Choices among levels explore more evenly than normal distributions, and can stand for two good rates with a bad one
+    between them. Source: Tang, Agrawal, "Discretizing continuous action space for on-policy optimization", AAAI 2020.
     """
 
     def __init__(self, num_sensors: int | None = None) -> None:
-        super().__init__(2, num_sensors)
-
-    def proba_distribution(self, action_logits: Tensor) -> Self:
-        """Set means and logarithms of deviations (B, c * 2) of c rates."""
-        mean, log_std = action_logits.unflatten(-1, (-1, 2)).unbind(-1)
-        self.distribution = Normal(mean, log_std.exp(), validate_args=False)
-        return self
+        super().__init__(len(RATES), num_sensors)
 
     def mode(self) -> Tensor:
-        """Return the means (B, c), within [-1, 1]."""
-        return self.distribution.mean.clamp(-1.0, 1.0)
+        """Return the most likely rates (B, c)."""
+        return rates_at(super().mode())
+
+    def sample(self) -> Tensor:
+        """Return random rates (B, c)."""
+        return rates_at(super().sample())
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """Return the logarithm of the density at the actions (B, c)."""
-        return self._total(self._free(self.distribution.log_prob(actions.reshape(self.distribution.mean.shape))))
-
-    def entropy(self) -> Tensor:
-        """Return the differential entropy."""
-        return self._total(self._free(self.distribution.entropy()))
-
-    def _free(self, of_rates: Tensor) -> Tensor:
-        return torch.where(self.distribution.stddev > 0.0, of_rates, 0.0)
+        """Return the log-likelihood of the levels that are nearest to rates (B, c)."""
+        steps = (actions * _LEVELS).round().long()
+        return super().log_prob(torch.where(steps > 0, 2 * steps - 1, -2 * steps))
 
 
 class SensorBernoulli(BernoulliDistribution):
@@ -338,7 +323,7 @@ class AttentionPolicy(ActorCriticPolicy):
         observation_space: as for :class:`~hitmac.agents.learned.policy.AttentionExtractor`; lists for turns only.
         action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
-            ``Box(-1, 1, (n * j,))``, rates of every sensor, with normal distributions that are clipped;
+            ``Box(-1, 1, (n * j,))``, rates of every sensor, chosen among :data:`RATES`;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
         lr_schedule: Stable-Baselines3's learning rate schedule.
         critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`), ``"value_head"``, on a sensor's
@@ -390,15 +375,13 @@ class AttentionPolicy(ActorCriticPolicy):
         self.features_extractor.need_pairs = self.assigns or self.critic_kind in ("amc", "no_prefix")
         if self.assigns:
             self.action_net = AssignmentHead(width)
-        elif isinstance(self.action_space, spaces.Box):
-            self.action_net = RateHead(width, self.decisions, masked=in_scene)
         else:  # the mask of a single sensor is that of its goals; without any it may still turn
             self.action_net = TurnHead(width, self.num_actions, self.decisions, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
         n, m, _ = shape_of(self.observation_space)
         self._new_distribution: Callable[[], Any] = partial(make_proba_distribution, self.action_space)
         if isinstance(self.action_space, spaces.Box):
-            self._new_distribution = partial(SensorGaussian, n if per_sensor else None)
+            self._new_distribution = partial(SensorRates, n if per_sensor else None)
         elif per_sensor and self.assigns:
             self._new_distribution = partial(SensorBernoulli, n, m)
         elif per_sensor or isinstance(self.action_space, spaces.MultiDiscrete):
@@ -430,7 +413,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return self.value_net(of_critic, mask), distribution.log_prob(actions), distribution.entropy()
 
     def logits(self, obs: Any) -> Tensor:
-        """Return the logits (B, j, n, k) of every sensor's j decisions; see `RateHead`."""
+        """Return the logits (B, j, n, k) of every sensor's j decisions."""
         features, mask = self.encode(obs)
         return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
 
@@ -461,11 +444,6 @@ class AttentionPolicy(ActorCriticPolicy):
         return self._new_distribution().proba_distribution(action_logits=logits)
 
 
-def within(actions: np.ndarray, space: spaces.Space) -> np.ndarray:
-    """Return rates clipped to their space; other actions are returned unchanged."""
-    return np.clip(actions, space.low, space.high) if isinstance(space, spaces.Box) else actions
-
-
 def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
     """Return the numbers of actions and of decisions of every sensor (or pair); raise ValueError for other spaces."""
     if isinstance(action_space, spaces.MultiBinary) and action_space.shape == (n * m,):
@@ -473,7 +451,7 @@ def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int
     if isinstance(action_space, spaces.Box) and action_space == spaces.Box(
         -1.0, 1.0, (action_space.shape[0] // n * n,)
     ):
-        return 2, action_space.shape[0] // n  # mean and deviation
+        return len(RATES), action_space.shape[0] // n
     discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
     choices = np.ravel(getattr(action_space, "nvec", getattr(action_space, "n", 0)))
     if not discrete or len(set(choices)) != 1 or len(choices) % n:

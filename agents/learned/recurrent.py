@@ -7,7 +7,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of, within
+from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
 from hitmac.agents.policy import Starts, State
 from hitmac.perception import EncoderConfig, Features
 from hitmac.perception.checks import unless_full
@@ -120,5 +120,4 @@ class RecurrentPolicy(AttentionPolicy):
             logits, _, new = self.unroll(pairs.reshape(1, -1, *pairs.shape[-3:]), memory, starts)
             choice = self.action_dist.proba_distribution(action_logits=logits.flatten(1))
             actions = choice.get_actions(deterministic=deterministic).cpu().numpy()
-        actions = within(actions.reshape(*pairs.shape[:-3], actions.shape[-1]), self.action_space)
-        return actions, (new.cpu().numpy(),)
+        return actions.reshape(*pairs.shape[:-3], actions.shape[-1]), (new.cpu().numpy(),)

@@ -15,7 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.duel import memory_of, set_memory
-from hitmac.agents.learned.policy import AttentionPolicy, within
+from hitmac.agents.learned.policy import RATES, AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.planning.levels import plan_and_assign
 from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions, shares_of
@@ -109,11 +109,10 @@ class TurnLabels:
         losses = []
         for k, name in enumerate(self.env.scenario.decisions):
             taught = values.get(name, kept)
-            if self.units is None:
-                losses.append(imitation_loss(logits[:, k][acting], taught, self.temperature))
-            else:
+            if self.units is not None:
                 units = self.units[k, : acting.shape[1]].to(logits.device).expand_as(acting)[acting]
-                losses.append(rate_loss(logits[:, k][acting], taught, self.temperature, units))
+                taught = values_of_rates(taught, units)
+            losses.append(imitation_loss(logits[:, k][acting], taught, self.temperature))
         return torch.stack(losses).sum(), len(kept)
 
 
@@ -230,24 +229,18 @@ def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor
     return cross_entropy + regret
 
 
-def rate_loss(rates: Tensor, values: Tensor, temperature: float, units: Tensor) -> Tensor:
-    r"""Return the negative log-likelihood of the teacher's mean command, plus the regret, of each decision (...,).
+def values_of_rates(values: Tensor, units: Tensor) -> Tensor:
+    """Return the values (..., k) of the :data:`RATES`, given those of staying, of `units` and of its opposite (..., 3).
 
-    The policy's `rates` (..., 2) are mean :math:`\mu` and logarithm of the deviation :math:`\sigma`, the values
-    :math:`Q` (..., 3) those of staying, of the command `units` and of its opposite. The teacher's mean command is
-    :math:`c` = units * (p_1 - p_2) with p = softmax(Q / temperature), and the loss
-
-    .. math:: (c - \mu)^2 / (2 \sigma^2) + \log \sigma + \max Q - Q(\mu),
-
-    where Q is linear between the three commands.
+    Between these three rates they are linear. The rate just beyond `units` (...,) has the value of `units`, and others
+    beyond it have the lowest of the three.
     """
-    mean, log_std = rates.unbind(-1)
-    chances, share = (values / temperature).softmax(-1), (mean / units).clamp(-1.0, 1.0)
-    taught = (chances[..., 1] - chances[..., 2]) * units
-    gains = values[..., 1:] - values[..., :1]
-    gained = share.clamp(min=0.0) * gains[..., 0] - share.clamp(max=0.0) * gains[..., 1]
-    regret = values.amax(-1) - values[..., 0] - gained
-    return 0.5 * ((taught - mean) * (-log_std).exp()).square() + log_std + regret
+    rates = values.new_tensor(RATES)
+    share = rates / units.unsqueeze(-1)
+    stay, ahead, back = values.unsqueeze(-1).unbind(-2)
+    between = stay + share.clamp(0.0, 1.0) * (ahead - stay) + (-share).clamp(0.0, 1.0) * (back - stay)
+    beyond = rates.abs() > units.abs().unsqueeze(-1) + (RATES[1] - 1e-6)
+    return torch.where(beyond, values.amin(-1, keepdim=True), between)
 
 
 def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
@@ -405,8 +398,7 @@ class Imitation(BaseAlgorithm):
 
     def _sampled(self, logits: Tensor) -> np.ndarray:  # (rows, j, n, k) on the CPU
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
-        actions = sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
-        return within(actions, self.action_space)
+        return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
     def _updates_after(self, step: int) -> int:
         return self.num_updates if step else 0  # the buffer is empty at first

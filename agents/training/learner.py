@@ -21,7 +21,7 @@ from tqdm import tqdm
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, load_policy, save_policy, tensors_of
-from hitmac.agents.learned.policy import AttentionPolicy, RateHead
+from hitmac.agents.learned.policy import RATES, AttentionPolicy
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.registry import scripted_agent
@@ -50,7 +50,7 @@ CRITIC_ALONE = 0.1
 imitation, and would change the features of the actor."""
 
 EXPLORING = 0.1
-"""Share of the highest entropy, or of rates the deviation, to which a policy `start` is sharpened before it learns."""
+"""Share of the highest entropy to which a policy `start` is sharpened before it learns."""
 
 
 # Learner and environments.
@@ -197,10 +197,9 @@ def take_weights(policy: nn.Module, start: str) -> None:
 def entropy_share(model: Learner) -> float | None:
     """Return the policy's mean entropy on the last observations as a share of the highest.
 
-    It is None for imitation, a policy with a memory, and rates, whose entropy has no highest.
+    It is None for imitation and a policy with a memory.
     """
-    rates = isinstance(model.action_space, spaces.Box)
-    if rates or isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
+    if isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
         return None
     return entropy_on(model.policy, observation)
 
@@ -217,12 +216,9 @@ def sharpen(policy: AttentionPolicy, observation: Any) -> None:
     """Multiply a policy's logits until its entropy on an observation is :data:`EXPLORING`, if it is higher.
 
     The best actions stay the same. Imitation leaves logits of which samples cover much less than the best actions, so
-    that learning from them would first have to find those again. Of rates, the deviations are reduced to it.
+    that learning from them would first have to find those again.
     """
     head: Any = policy.action_net
-    if isinstance(head, RateHead):
-        head.log_std.data.clamp_(max=math.log(EXPLORING))
-        return
     last: Any = head.query if hasattr(head, "query") else head[0][-1]
     with torch.no_grad():
         for _ in range(40):  # by a factor of 7,500 at most
@@ -236,6 +232,8 @@ def highest_entropy(space: spaces.Space[Any]) -> float:
     """Return the entropy of the uniform distribution over an action space."""
     if isinstance(space, spaces.MultiBinary):
         return math.prod(space.shape) * math.log(2)
+    if isinstance(space, spaces.Box):
+        return math.prod(space.shape) * math.log(len(RATES))
     numbers = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
     return sum(math.log(number) for number in numbers)
 

@@ -25,7 +25,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from hitmac.agents.learned.policy import AttentionPolicy, within
+from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy, works
 from hitmac.agents.policy import one_thread_each
 from hitmac.agents.training.parts import in_parallel, learn_from
@@ -161,7 +161,7 @@ class PPO(stable_baselines3.PPO):
                 logits, values = self._judge(observation, threads)
                 choice = self.policy.distribution_of(logits)
                 actions = choice.sample()
-                taken = within(actions.reshape(-1, *(self.action_space.shape or ())).cpu().numpy(), self.action_space)
+                taken = actions.reshape(-1, *(self.action_space.shape or ())).cpu().numpy()
                 found, rewards, dones, infos = env.step(taken)
                 self._last_obs, self._last_episode_starts = found, dones  # type: ignore[assignment]
                 self.num_timesteps += env.num_envs

@@ -3,7 +3,7 @@
 The inputs are ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8 of :func:`hitmac.envs.observe`, with a scene
 axis. The outputs are decisions (B, k, n), whole numbers 0, 1, 2, beginning with the turns of all sensors, and their
 logits (B, k, n, 3). Decisions are the best, those of ``predict(..., deterministic=True)``. A policy of rates has
-decisions from -1 to 1, and in place of logits their means and the logarithms of the deviations, (B, k, n, 2).
+decisions from -1 to 1 and the logits of :data:`hitmac.agents.learned.policy.RATES`, (B, k, n, 11).
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
-from hitmac.agents.learned.policy import AttentionPolicy, RateHead
+from hitmac.agents.learned.policy import AttentionPolicy, rates_at
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, Rates, Steps
 from hitmac.agents.registry import Agent
@@ -47,7 +48,7 @@ class SceneTurns(nn.Module):
         super().__init__()
         self.extractor, self.head = policy.features_extractor, policy.action_net
         self.sizes, self.kept = (policy.decisions, -1, policy.num_actions), list(kept)
-        self.rates = isinstance(policy.action_net, RateHead)
+        self.rates = isinstance(policy.action_space, spaces.Box)
 
     def forward(
         self, pairs: Tensor, mask: Tensor, targets: Tensor | None = None, neighbours: Tensor | None = None
@@ -61,7 +62,7 @@ class SceneTurns(nn.Module):
         return self._best(logits), logits
 
     def _best(self, logits: Tensor) -> Tensor:
-        return logits[..., 0].clamp(-1.0, 1.0) if self.rates else logits.argmax(-1)
+        return rates_at(logits.argmax(-1)) if self.rates else logits.argmax(-1)
 
 
 class RecurrentTurns(SceneTurns):

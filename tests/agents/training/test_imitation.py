@@ -12,11 +12,12 @@ import torch
 from gymnasium import spaces
 
 from hitmac.agents import AttentionPolicy
+from hitmac.agents.learned.policy import RATES
 from hitmac.agents.planning.levels import AssignInRange
 from hitmac.agents.planning.planner import PlanningPolicy
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions, with_defaults
-from hitmac.agents.training.imitation import Imitation, MoveLabels, imitation_loss, rate_loss
+from hitmac.agents.training.imitation import Imitation, MoveLabels, imitation_loss
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.parts import by_size, halves, in_parallel, select, sizes
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
@@ -75,15 +76,18 @@ def test_the_loss_by_hand():
     assert shifted.item() == pytest.approx(cross_entropy + regret, abs=1e-5)
 
 
-def test_the_loss_of_rates_by_hand():
-    """A command of 0.5 by the teacher's values, of steps of 0.8; the mean 0.4 is half a step to the better side."""
-    values, units = torch.tensor([[0.0, 0.3 * math.log(13 / 3), 0.0]]), torch.tensor([0.8])
-    chances = torch.tensor([1.0, 13 / 3, 1.0]) / (2 + 13 / 3)
-    taught, gain = 0.8 * (chances[1] - chances[2]).item(), 0.3 * math.log(13 / 3)
-    for mean, regret in ((0.4, 0.5 * gain), (-0.4, gain), (2.0, 0.0)):
-        rates = torch.tensor([[mean, math.log(0.5)]])
-        expected = 0.5 * ((taught - mean) / 0.5) ** 2 + math.log(0.5) + regret
-        assert rate_loss(rates, values, 0.3, units).item() == pytest.approx(expected, abs=1e-6)
+def test_the_values_of_rates_by_hand():
+    """Linear between the opposite of a command, staying and the command; a level just beyond it counts as it."""
+    values = torch.tensor([[1.0, 3.0, 0.0]] * 3)
+    found = imitation.values_of_rates(values, torch.tensor([0.5, 1.0, -1.0]))
+    expected = {
+        0.5: {0.0: 1, 0.2: 1.8, 0.4: 2.6, 0.6: 3, 0.8: 0, 1.0: 0, -0.2: 0.6, -0.4: 0.2, -0.6: 0, -0.8: 0, -1.0: 0},
+        1.0: {0.0: 1, 0.2: 1.4, 0.4: 1.8, 0.6: 2.2, 0.8: 2.6, 1.0: 3, -0.2: 0.8, -0.6: 0.4, -1.0: 0},
+        -1.0: {0.0: 1, -0.2: 1.4, -1.0: 3, 0.2: 0.8, 1.0: 0},
+    }
+    for row, by_rate in zip(found, expected.values(), strict=True):
+        for rate, value in by_rate.items():
+            assert row[RATES.index(rate)].item() == pytest.approx(value, abs=1e-6)
 
 
 def test_the_best_rates_are_those_of_the_teachers_steps():

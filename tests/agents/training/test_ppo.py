@@ -9,7 +9,7 @@ from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 
 from hitmac.agents import AttentionPolicy
-from hitmac.agents.learned.policy import SensorBernoulli, SensorCategorical
+from hitmac.agents.learned.policy import RATES, SensorBernoulli, SensorCategorical, SensorRates
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.training.ppo import PPO, RecurrentPPO, Rollout, advantages_of
 from hitmac.envs import load_scenario
@@ -21,7 +21,7 @@ SCENE = load_scenario("random").replace(
     num_sensors=4, num_targets=3, min_sensors=1, min_targets=1,
     failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05, return_rate=0.1,
 )  # fmt: skip
-RATES = {"turn_rates": (1.0, 30.0), "action": "rate", "pan_limits": [(-150, 150)]}
+BY_RATES = {"turn_rates": (1.0, 30.0), "action": "rate", "pan_limits": [(-150, 150)]}
 BY_SENSOR = {"credit": "difference_rewards"}
 KINDS = {
     "coverage": ("Coverage", {}),
@@ -46,7 +46,7 @@ def learner(kind, scenario=SCENE, **options):
     task, of_task = KINDS[kind]
     scenario = scenario.replace(knowledge="shared") if "recurrent" in kind else scenario
     if "by rate" in kind:
-        scenario = scenario.replace(**RATES)
+        scenario = scenario.replace(**BY_RATES)
     venv = DirectionalSensorVecEnv(task, 6, scenario, 0, **of_task)
     torch.manual_seed(0)
     learns, policy = (RecurrentPPO, RecurrentPolicy) if "recurrent" in kind else (PPO, AttentionPolicy)
@@ -69,7 +69,7 @@ ZONES = {"zones": (((-500, -500), (500, -500), (500, 500), (-500, 500)),), "zone
     ("random", {"leave_rate": 0.05, "return_rate": 0.1}, {}),
     ("hit-mac", {"seen_by": 2}, {}),
     ("hit-mac", ZONES | {"target_values": (1.0, 2.0, 0.5, 0.0, 4.0)}, {}),
-    ("hit-mac", RATES, {"turn_cost": 0.3}),
+    ("hit-mac", BY_RATES, {"turn_cost": 0.3}),
     ("hit-mac", {"pan_limits": ((-60.0, 60.0),) * 4}, {"turn_cost": 0.3}),
     ("mate-4v8-9", {"action": "rate"}, {"turn_cost": 0.3}),
     ("mate-4v8-9", {}, {"reward": "real_coverage"}),
@@ -138,6 +138,19 @@ def test_the_likelihood_of_a_sensor_is_that_of_its_turn_and_its_zoom():
     torch.testing.assert_close(ours.log_prob(actions)[:, 1], each.log_prob(actions)[:, [1, 3]].sum(-1))
     torch.testing.assert_close(ours.entropy().sum(-1), whole.entropy())
     torch.testing.assert_close(ours.log_prob(actions).sum(-1), whole.log_prob(actions))
+
+
+def test_rates_are_levels_by_the_likelihood_of_the_nearest():
+    logits = torch.randn(50, 4 * len(RATES))  # turns of two sensors, then their zooms
+    ours = SensorRates(2).proba_distribution(logits)
+    each = torch.distributions.Categorical(logits=logits.unflatten(-1, (4, -1)))
+    actions, levels = ours.sample(), torch.tensor(RATES)
+    assert set(actions.unique().tolist()) == set(levels.tolist())
+    chosen = (actions[..., None] - levels).abs().argmin(-1)
+    expected = each.log_prob(chosen).unflatten(-1, (2, 2)).sum(1)
+    torch.testing.assert_close(ours.log_prob(actions), expected)
+    torch.testing.assert_close(ours.log_prob(actions + 0.09), expected)
+    torch.testing.assert_close(ours.mode(), levels[each.logits.argmax(-1)])
 
 
 @pytest.mark.parametrize("acts", ["turns", "rates", "assigns"])
