@@ -191,12 +191,19 @@ def shares_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     return shares
 
 
-def steps_of(actions: np.ndarray, n: int, *, zooms: bool = False) -> np.ndarray:
-    """Return shares (..., k n) in [-1, 1] of n sensors as steps 0, 1, 2: 0 up to a half, else a turn, tilt or zoom."""
-    signs = np.where(np.abs(actions) > 0.5, np.sign(actions), 0.0)
-    if zooms:
-        signs[..., n:] *= -1.0  # wider over 0
-    return np.where(signs > 0, LEFT, np.where(signs < 0, RIGHT, STAY))
+def units_of(scenario: Scenario) -> np.ndarray:
+    """Return the shares (k, n) that the action 1 of each of a scenario's k decisions is, see :func:`shares_of`."""
+    steps = np.ones((len(scenario.decisions), scenario.num_sensors), np.int64)
+    return shares_of(steps.reshape(1, -1), scenario).reshape(steps.shape)
+
+
+def steps_of(actions: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return shares (..., k n) as the actions 1 and 2 that are their `units` (k,) and the opposites.
+
+    A share of up to half a unit is 0. The units are those of the scenario that the shares are for.
+    """
+    parts = actions.reshape(*actions.shape[:-1], len(units), -1) / units[:, None]
+    return np.where(parts > 0.5, LEFT, np.where(parts < -0.5, RIGHT, STAY)).reshape(actions.shape)
 
 
 def settings_of(actions: np.ndarray, scenario: Scenario) -> dict[str, np.ndarray]:
@@ -206,11 +213,12 @@ def settings_of(actions: np.ndarray, scenario: Scenario) -> dict[str, np.ndarray
     """
     if actions.shape[-1] != len(scenario.decisions) * scenario.num_sensors:  # turns alone
         return {}
-    steps = {"tilt": scenario.tilt_step, "zoom": -scenario.zoom_step}  # of the action 1
+    by_share = actions.dtype.kind == "f"
+    steps = {"tilt": scenario.tilt_step, "zoom": scenario.zoom_step if by_share else -scenario.zoom_step}
     found = {}
     for name, part in zip(scenario.decisions, np.split(actions, len(scenario.decisions), -1), strict=True):
         if name in steps:
-            found[name] = steps[name] * (part if part.dtype.kind == "f" else (part == 1) * 1.0 - (part == 2))
+            found[name] = steps[name] * (part if by_share else (part == 1) * 1.0 - (part == 2))
     return found
 
 
@@ -226,14 +234,14 @@ class Rates(Adapted):
 
 
 class Steps(Adapted):
-    """Policy of shares for the action ``turn``; see :func:`steps_of`. With `rows`, of single sensors."""
+    """Policy of shares that was trained in a scenario, for the action ``turn``; see :func:`steps_of`."""
 
-    def __init__(self, policy: Policy, scenario: Scenario, *, rows: bool = False) -> None:
+    def __init__(self, policy: Policy, trained: Scenario) -> None:
         super().__init__(policy)
-        self._n, self._zooms = 1 if rows else scenario.num_sensors, scenario.is_game
+        self._units = units_of(trained).mean(-1)
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return steps_of(actions, self._n, zooms=self._zooms)
+        return steps_of(actions, self._units)
 
 
 class Memoryless(Adapted):

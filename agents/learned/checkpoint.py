@@ -256,10 +256,10 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
     return fitted_actions(agent, config, scenario), features
 
 
-def fitted_actions(policy: Policy, config: PolicyConfig, scenario: Scenario, *, rows: bool = False) -> Policy:
-    """Return a policy of scenes, or with `rows` of single sensors, with the decisions of a scenario."""
+def fitted_actions(policy: Policy, config: PolicyConfig, scenario: Scenario) -> Policy:
+    """Return a policy of scenes, or of single sensors, with the decisions of a scenario."""
     if (config.scenario.action, scenario.action) == ("rate", "turn"):
-        policy = Steps(policy, scenario, rows=rows)
+        policy = Steps(policy, config.scenario)
     if config.scenario.decisions != scenario.decisions:
         policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
     return policy

@@ -269,7 +269,7 @@ class SensorRates(SensorCategorical):
 
     def log_prob(self, actions: Tensor) -> Tensor:
         """Return the log-likelihood of the levels that are nearest to rates (B, c)."""
-        steps = (actions * _LEVELS).round().long()
+        steps = (actions * _LEVELS).round().clamp(-_LEVELS, _LEVELS).long()
         return super().log_prob(torch.where(steps > 0, 2 * steps - 1, -2 * steps))
 
 

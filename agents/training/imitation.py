@@ -18,7 +18,7 @@ from hitmac.agents.duel import memory_of, set_memory
 from hitmac.agents.learned.policy import RATES, AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.planning.levels import plan_and_assign
-from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions, shares_of
+from hitmac.agents.policy import named_arrays, nested_arrays, one_thread_each, padded_actions, units_of
 from hitmac.agents.training.parts import by_size, halves, in_parallel, learn_from, select
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.observation import Observer
@@ -59,10 +59,8 @@ class TurnLabels:
         self.shape: tuple[int, ...] = (*sensors, 3 * len(self.decides))
         self.units: Tensor | None = None  # (j, n) shares that the steps 1 are, where the policy decides rates
         if isinstance(env.action_space, spaces.Box):
-            decisions = len(env.scenario.decisions)
-            steps = np.ones((1, decisions * env.scenario.num_sensors), np.int64)
-            shares = shares_of(steps, env.scenario).reshape(decisions, sensors[0], -1)
-            self.units = torch.from_numpy(shares.mean(-1)).float()
+            units = units_of(env.scenario)
+            self.units = torch.from_numpy(units.reshape(len(units), sensors[0], -1).mean(-1)).float()
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation of the present scenes, with ``pairs`` and ``mask``."""

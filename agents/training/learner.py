@@ -1,6 +1,5 @@
 """Learner of the default engine: its environments, teacher, clock, checks, and :class:`SB3Engine`, which updates it."""
 
-import math
 import sys
 import time
 import warnings
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import obs_as_tensor
@@ -21,7 +19,7 @@ from tqdm import tqdm
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, load_policy, save_policy, tensors_of
-from hitmac.agents.learned.policy import RATES, AttentionPolicy
+from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.registry import scripted_agent
@@ -205,11 +203,12 @@ def entropy_share(model: Learner) -> float | None:
 
 
 def entropy_on(policy: AttentionPolicy, observation: Any) -> float:
-    """Return a policy's mean entropy on the observations of rows as a share of the highest."""
+    """Return a policy's mean entropy on the observations of rows as a share of the highest of those who can choose."""
     with torch.no_grad():
-        entropy = policy.get_distribution(obs_as_tensor(observation, policy.device)).entropy()
-    assert entropy is not None
-    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(policy.action_space)
+        logits = policy.action_net(*policy.encode(obs_as_tensor(observation, policy.device)))
+        even = logits.where(logits <= torch.finfo(logits.dtype).min, 0.0)
+        entropy, highest = (policy.distribution_of(one).entropy().sum() for one in (logits, even))  # type: ignore
+    return float(entropy / highest.clamp(min=1e-9))
 
 
 def sharpen(policy: AttentionPolicy, observation: Any) -> None:
@@ -226,16 +225,6 @@ def sharpen(policy: AttentionPolicy, observation: Any) -> None:
                 break
             last.weight *= 1.25
             last.bias *= 1.25
-
-
-def highest_entropy(space: spaces.Space[Any]) -> float:
-    """Return the entropy of the uniform distribution over an action space."""
-    if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape) * math.log(2)
-    if isinstance(space, spaces.Box):
-        return math.prod(space.shape) * math.log(len(RATES))
-    numbers = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
-    return sum(math.log(number) for number in numbers)
 
 
 # The clock and the checks of every engine.

@@ -116,18 +116,19 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         going: Any = None  # (B,) scenes whose episode goes on; None: all
         rewards: Any = 0.0
         credits: Any = 0.0
+        held: Any = 0  # sub-steps, of all rows or of each
         for _ in range(self.frame_skip):
             own, credited = self._rewards_of(self.task.step(actions, going))
+            rows: Any = 1 if going is None else np.repeat(going, self._rows)
             if going is not None:
-                rows = np.repeat(going, self._rows)
                 own, credited = own * rows, (credited.T * rows).T
-            rewards, credits = rewards + own, credits + credited
+            rewards, credits, held = rewards + own, credits + credited, held + rows
             self._show()
             observation = self.observe()  # at every sub-step, since some observers have a memory
             ended = self.task.ended(self.max_episode_steps)
             going = ~ended if ended.any() else None
         self.returns += rewards
-        self.rewards, reward = rewards / self.frame_skip, credits / self.frame_skip
+        self.rewards, reward = rewards / held, (credits.T / held).T
         infos, terminated, done = self._infos(), self.task.terminated, np.repeat(ended, self._rows)
         if ended.any():
             seconds = round(time.time() - self._started, 6)

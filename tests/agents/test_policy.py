@@ -1,5 +1,7 @@
 """Observations that policies take, and policies made of others: of one sensor, padded, and without a memory."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,14 @@ from hitmac.agents.policy import (
     Memoryless,
     PaddedActions,
     PerSensor,
+    Steps,
     padded_actions,
     rates_of,
+    settings_of,
     shares_of,
     started,
     steps_of,
+    units_of,
 )
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs import Simulator, load_scenario
@@ -135,12 +140,35 @@ def test_steps_become_shares_and_shares_steps():
     steps, shares = np.array([[1, 2, 1, 2]]), np.array([[1.0, -1.0, -1.0, 1.0]])  # turns, then zooms
     assert shares_of(steps, duel).tolist() == shares.tolist()
     assert shares_of(shares, duel) is shares
-    assert steps_of(0.6 * shares, 2, zooms=True).tolist() == steps.tolist()
-    assert not steps_of(0.5 * shares, 2, zooms=True).any()
+    assert units_of(duel).tolist() == [[1, 1], [-1, -1]]
+    assert steps_of(0.6 * shares, units_of(duel).mean(-1)).tolist() == steps.tolist()
+    assert not steps_of(0.5 * shares, units_of(duel).mean(-1)).any()
     one, two = Simulator(duel, 1, 0), Simulator(duel, 1, 0)
     one.advance(one.command(steps, np.ones(1, bool)), np.ones(1, bool))
     two.advance(two.command(shares, np.ones(1, bool)), np.ones(1, bool))
     np.testing.assert_equal(one.get_state(), two.get_state())
+
+
+def test_shares_become_the_steps_that_they_were_in_training():
+    """A turn of 5 degrees is a small share of a fast motor's highest rate; in games zooms are wider over 0."""
+    fast, duel = MOTORS.replace(turn_angle=5, time_step=0.1, turn_rates=200), load_scenario("mate-2v4-0")
+    policy = SimpleNamespace(predict=lambda *seen: (shares, None))
+    shares = np.array([[0.2, -0.2, 0.1, 0.0]])
+    assert Steps(policy, fast).predict({})[0].tolist() == [[1, 2, 0, 0]]
+    shares = np.array([[0.6, -0.4, 1.0, -1.0]])
+    assert Steps(policy, duel).predict({})[0].tolist() == [[1, 0, 2, 1]]
+
+
+def test_tilts_and_zooms_are_those_of_actions_or_shares():
+    both = load_scenario("hit-mac").replace(
+        num_sensors=2, tilt_limits=((5, 75),), tilt_step=4, mount_height=100, vertical_view=24, zoom=(20, 90),
+        zoom_step=10,
+    )  # fmt: skip
+    assert both.decisions == ("turn", "zoom", "tilt")
+    for actions in (np.array([0, 0, 2, 1, 1, 2]), np.array([0.0, 0.0, 1.0, -1.0, 1.0, -1.0])):
+        found = settings_of(actions, both)
+        assert {name: part.tolist() for name, part in found.items()} == {"tilt": [4, -4], "zoom": [10, -10]}
+    assert settings_of(np.array([1, 2]), both) == {}
 
 
 @pytest.mark.parametrize("name", ["greedy", "assign-all", "memoryless:nearest"])

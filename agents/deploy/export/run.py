@@ -92,7 +92,9 @@ class Agent:
         if self.card["idle"] == "random":  # sensors without assigned targets turn at random
             idle = ~(self.kept["assigned"] & inputs["mask"])[0].any(-1)
             turns = self.random.integers(3, size=len(idle))
-            actions[0] = np.where(idle, turns if actions.dtype.kind == "i" else TURNS[turns], actions[0])
+            if actions.dtype.kind == "f":  # shares
+                turns = TURNS[turns] * np.minimum(self.site["turn_angle"] / highest(self.site), 1.0)
+            actions[0] = np.where(idle, turns, actions[0])
         if self.site["pan_limits"]:
             actions[0] = np.where(beyond_limits(self.site, heading, actions[0]), 0, actions[0])
         return actions
@@ -117,10 +119,12 @@ def beyond_limits(site: dict[str, Any], heading: Any, turns: np.ndarray) -> np.n
 
 def angles(site: dict[str, Any], turns: np.ndarray) -> Any:
     """Return the angles (n,) of turns in a time step, degrees: of steps, or of shares of the highest rate."""
-    if turns.dtype.kind == "i":
-        return TURNS[turns] * site["turn_angle"]
-    rates = np.max(site["turn_rates"]) * site["time_step"]
-    return turns * (rates if rates > 0 else site["turn_angle"])
+    return TURNS[turns] * site["turn_angle"] if turns.dtype.kind == "i" else turns * highest(site)
+
+
+def highest(site: dict[str, Any]) -> Any:
+    """Return the angle of the share 1 in a time step, degrees: by the highest rate, or without motors of a turn."""
+    return np.max(site["turn_rates"]) * site["time_step"] or np.asarray(site["turn_angle"])
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import ray
 import torch
 import tree
+from gymnasium import spaces
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -276,13 +278,20 @@ class RLlibEngine:
         self.steps += sum(sizes)
         logged = {short: float(metrics.peek((DEFAULT_MODULE_ID, name))) for name, short in _LOGGED.items()}
         learner.check_update(self.policies[0], logged)
-        self.entropy = logged["entropy"] / learner.highest_entropy(self.policies[0].action_space)
+        self.entropy = logged["entropy"] / _highest_entropy(self.policies[0].action_space)
         means = {name: np.average([one.means[name] for one in rollouts], weights=sizes) for name in learner.MEANS}
         for group, values in (("rollout", means), ("train", logged | {"learning_rate": clock.rates[0]})):
             for name, value in values.items():
                 self._logger.record(f"{group}/{name}", value)
         self._logger.dump(self.steps)
         clock.add_point(**means)
+
+
+def _highest_entropy(space: Any) -> float:
+    """Return the entropy of the uniform distribution over an action space of turns or assignments."""
+    if isinstance(space, spaces.MultiBinary):
+        return math.prod(space.shape) * math.log(2)
+    return float(np.log(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n).sum())
 
 
 def optimizer_of(taught: Any) -> torch.optim.Optimizer:

@@ -147,8 +147,9 @@ def test_weights_losses_and_outputs_are_checked_after_an_update():
 
 
 @pytest.mark.parametrize(("job", "algorithm"), [("coverage-ppo", "ppo"), ("executor", "a2c"), ("coordinator", "ppo")])
-def test_the_entropy_of_each_kind_of_policy(job, algorithm):
-    model, venv, _ = build(tiny(job, algorithm), HIT_MAC)
+@pytest.mark.parametrize("scenario", ["hit-mac", "random"])  # also with absent sensors and targets
+def test_the_entropy_of_each_kind_of_policy(job, algorithm, scenario):
+    model, venv, _ = build(tiny(job, algorithm), load_scenario(scenario))
     model.learn(2 * venv.num_envs)
     for scale, least, most in ((0.0, 1 - 1e-5, 1 + 1e-5), (1e3, 0.0, 0.2)):
         with torch.no_grad():

@@ -150,6 +150,7 @@ def test_rates_are_levels_by_the_likelihood_of_the_nearest():
     expected = each.log_prob(chosen).unflatten(-1, (2, 2)).sum(1)
     torch.testing.assert_close(ours.log_prob(actions), expected)
     torch.testing.assert_close(ours.log_prob(actions + 0.09), expected)
+    torch.testing.assert_close(ours.log_prob(9 * actions), ours.log_prob(actions.sign()))  # beyond the highest
     torch.testing.assert_close(ours.mode(), levels[each.logits.argmax(-1)])
 
 

@@ -76,7 +76,7 @@ def test_a_held_action_is_as_many_steps_and_ends_with_the_episode(task, per_sens
             *_, (shown, _, dones, infos) = steps = [single.step(action) for _ in range(number)]
             observation, reward, held_dones, held_infos = held.step(action)
             np.testing.assert_equal(observation, shown)
-            np.testing.assert_allclose(reward, sum(one[1] for one in steps) / 3, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(reward, sum(one[1] for one in steps) / number, rtol=1e-5, atol=1e-6)
             np.testing.assert_array_equal(held_dones, dones)
             assert dones.all() == (number == 2)
             for own, info in zip(held_infos, infos, strict=True):

@@ -6,11 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from hitmac.agents import load_agent
+from hitmac.agents import LevelPolicy, load_agent
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
+from hitmac.agents.registry import as_hierarchy, as_level
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.observation import DEFAULT_FEATURES, Observer
 from tests.agents.deploy.export.made import agent_of, hierarchy
+from tests.agents.untrained import untrained
 
 ALONE = """
 import importlib.abc, runpy, sys
@@ -149,3 +151,15 @@ def test_an_assignment_holds_for_ten_sub_steps_and_idle_sensors_hold_or_turn(run
     idle, turns = ~np.array(assigned).any(-1), np.array(turns)
     assert not turns[:30][idle[:30]].any()
     assert turns[30:][idle[30:]].any()
+
+
+@pytest.mark.parametrize("highest", [60, 20])
+def test_idle_sensors_turn_by_the_shares_of_a_turn(highest, runner_of):
+    scene = load_scenario("hit-mac").replace(time_step=0.1, turn_rates=highest, action="rate")
+    coordinator, of_first = untrained(scene, "Coordinator", noise=0.5)
+    executor = as_level(*untrained(scene, "Executor", noise=0.5), scene)
+    agent = as_hierarchy("both", scene, LevelPolicy(coordinator, of_first.features), executor, idle="random")
+    own, sensors = runner_of(agent, scene).Agent(), {"sensor_position": PLACES, "heading": [-40, 50, 0, 200]}
+    found = {turn for _ in range(20) for turn in own.decide([], **sensors, rate=np.zeros(4))[0].tolist()}
+    turn = min(5 / 0.1 / highest, 1.0)
+    assert sorted(found) == pytest.approx([-turn, 0, turn])
