@@ -146,7 +146,9 @@ def stop_on_bad_input(program: str) -> Iterator[None]:
         yield
     except BrokenPipeError:  # the reader of the output has left, see end_on_signal
         raise
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+    except OSError as error:
+        _refuse(program, f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error)
+    except (ValueError, TypeError, ModuleNotFoundError) as error:
         _refuse(program, error)
 
 

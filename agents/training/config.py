@@ -555,6 +555,9 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
             defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
+    if "frame_skip" in given and isinstance(options, Options) and options.held != options.frame_skip:
+        words = "it is always 1 by imitation of a planner and with a learned memory"
+        raise ValueError(f"--frame-skip is {options.frame_skip}; {words}")
     return scaled(options, scenario, given)
 
 

@@ -115,7 +115,9 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if job != asked.job:
-        raise ValueError(f"{asked.run_dir} is a run of the job {job}, which {asked.job} cannot continue")
+        raise ValueError(
+            f"{asked.run_dir} is a run of the job {job}, which {asked.job} cannot continue; name {job} before --resume"
+        )
     given = {*LIMITS.intersection(vars(asked)), "tracks"} if given is None else given
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)

@@ -41,6 +41,7 @@ from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
+from hitmac.envs.files import parse_yaml
 from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.camera_servers import Motor, ViscaServer
@@ -361,11 +362,14 @@ def test_a_camera_is_calibrated_as_the_page_says(run, port):
     """The commands of the page in a row, with the rows of the example; the line has its place in the run."""
     Path("examples").symlink_to(ROOT / "examples")
     page = PAGES["docs/pixels.md"]
-    make, calibrate, _, real, tracks = indented(page)
+    cameras, make, calibrate, _, real, tracks = indented(page)
+    assert cameras.startswith("cp examples/site/cameras.yaml .")
     run("command", make)
     names = load_scenario("site.yaml").sensor_names
-    drivers = dict.fromkeys(names, "driver: simulated") | {"shop-east": f"driver: visca, host: 127.0.0.1, port: {port}"}
-    Path("cameras.yaml").write_text("".join(f"{name}: {{{drivers[name]}}}\n" for name in names))
+    listed = Path("examples/site/cameras.yaml").read_text()
+    assert list(parse_yaml(listed)) == list(names)
+    real_one = f"shop-east: {{driver: visca, host: 127.0.0.1, port: {port}}}"
+    Path("cameras.yaml").write_text(listed.replace("shop-east: {driver: simulated}", real_one))
     printed = run("command", calibrate)
     assert re.search(r"height +4\.2", printed)
     assert "do not determine" not in printed.replace("do not determine the distortion", "")

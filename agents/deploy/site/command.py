@@ -113,8 +113,8 @@ class Check:
     """CSV files of recorded tracks in place of the site's."""
     columns: str = ""
     """Other names of their columns, such as time=t,id=track. Empty: the site's."""
-    to: Path = Path("site.png")
-    """File of the picture."""
+    to: Path | None = None
+    """File of the picture, .png. Left out: the site's name with .png."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +239,9 @@ def fit_homography(options: Homography) -> None:
 
 def check_site(options: Check) -> None:
     """Draw a site, and print what is odd."""
-    check_output("--to", options.to, ".png")
-    _report(load_scenario(options.site).following(options.tracks, options.columns), options.to, [])
+    to = options.to or Path(f"{Path(options.site).stem}.png")
+    check_output("--to", to, ".png")
+    _report(load_scenario(options.site).following(options.tracks, options.columns), to, [])
 
 
 def calibrate_camera(options: Calibrate) -> None:

@@ -157,6 +157,12 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         cut = without(walls, ends.mean(0), math.dist(*ends) or number(where, "width", more.get("width", 1)))
         odd += [f"{where}: the door is on no wall"] if cut is walls else []
         walls = cut
+    around = [*placed, *(frame.place(line) for kind in ("door", "zone") for _, lines, _ in of[kind] for line in lines)]
+    if around:
+        low, high = (bound(np.concatenate(around), axis=0) for bound in (np.min, np.max))
+        places = frame.place(positions)
+        for (where, _), far in zip(rows, np.maximum(low - places, places - high).max(1), strict=True):
+            odd += [f"{where}: the camera is {far:.1f} m outside the plan"] if far > 1.0 else []
     unused = {name for _, row in rows for name in row} - {"kind", "name", "x", "y", "pan_low", "pan_high", *CAMERA}
     odd += [f"cameras: {name} is not used{did_you_mean(name, CAMERA)}" for name in sorted(unused)]
     parameters = {

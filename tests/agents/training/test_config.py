@@ -69,6 +69,8 @@ def test_actions_hold_except_where_a_memory_counts_sub_steps():
     assert dataclasses.replace(reward, memory="recurrent").held == 1
     assert dataclasses.replace(reward, algorithm="imitation").held == 1
     assert JOBS["transport"](algorithm="imitation", frame_skip=4).held == 4
+    with pytest.raises(ValueError, match="--frame-skip is 3; it is always 1 by imitation of a planner and with a"):
+        sizes.completed(JOBS["coverage"](frame_skip=3), {"frame_skip"}, load_scenario("hit-mac"))
 
 
 def test_both_levels_of_a_game_observe_beliefs_by_default():

@@ -187,7 +187,10 @@ def test_a_run_is_moved_copied_and_extended(here, refused):
     for arguments, says in (
         ([*again, "--executor", "other"], "--executor is other, but the run in copy has one; it cannot be changed"),
         ([*again, "--gamma", "0.9"], "--gamma is 0.9, but the run in copy has 0.8"),
-        (["executor", *again[1:]], "copy is a run of the job coordinator, which executor cannot continue"),
+        (
+            ["executor", *again[1:]],
+            "copy is a run of the job coordinator, which executor cannot continue; name coordinator before --resume",
+        ),
         (again[:3], "copy exists; name a new directory, or add --resume"),
         (["--resume"], "--resume requires --run-dir"),
         (["--resume", "--run-dir", "absent"], "absent is not a run to resume: it has no config.yaml"),

@@ -54,6 +54,7 @@ def test_a_plan_and_a_recording_make_a_site_that_runs(site, tmp_path):
     np.testing.assert_allclose(simulator.state.target_position[0, 0], (-6.531, 0), atol=1e-9)
     assert site("check with.yaml --tracks day.csv --to again.png").startswith("again.png: no camera")
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "with.png").read_bytes()
+    assert site("check with.yaml").startswith("with.png: no camera")
 
 
 def test_a_homography_has_a_file_that_gives_the_same_tracks(site, tmp_path):
@@ -117,6 +118,7 @@ def test_the_forms_are_listed(site, capsys):
         ("tracks e.json --fps 5 --homography points.csv", "--format frigate requires --picture, the size"),
         ("homography points.csv --to out.yaml", "--to is 'out.yaml'; its name must end in .json"),
         ("check site.yaml --to site.gif", "--to is 'site.gif'; its name must end in .png"),
+        ("make plans.geojson", "plans.geojson: No such file or directory"),
         ("check hit-mac", "placement is areas; a site requires fixed"),
     ],
 )

@@ -123,6 +123,8 @@ def test_cameras_are_features_and_rows_with_defaults(read):
     assert parameters["turn_angle"] == [5, 5, 5]
     assert odd == ["cameras: colour is not used", "cameras: feild_of_view is not used (did you mean field_of_view?)"]
     assert read(features, "")[0]["sensor_names"] == ["hall"]
+    odd = read(features[:1], "x,y\n30,5\n10,10.5\n")[2]
+    assert [line.partition(": ")[2] for line in odd] == ["the camera is 10.0 m outside the plan"]
     Scenario.from_dict(parameters)
 
 
