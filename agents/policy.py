@@ -202,7 +202,8 @@ def steps_of(actions: np.ndarray, units: np.ndarray) -> np.ndarray:
 
     A share of up to half a unit is 0. The units are those of the scenario that the shares are for.
     """
-    parts = actions.reshape(*actions.shape[:-1], len(units), -1) / units[:, None]
+    sizes = len(units), actions.shape[-1] // len(units)
+    parts = actions.reshape(*actions.shape[:-1], *sizes) / units[:, None]
     return np.where(parts > 0.5, LEFT, np.where(parts < -0.5, RIGHT, STAY)).reshape(actions.shape)
 
 

@@ -252,8 +252,8 @@ class SensorCategorical(CategoricalDistribution):
 class SensorRates(SensorCategorical):
     """Independent choices of one of the :data:`RATES` of a motor, tilt or zoom; actions are these shares.
 
-    Choices among levels explore more evenly than normal distributions, and can stand for two good rates with a bad one
-    between them. Source: Tang, Agrawal, "Discretizing continuous action space for on-policy optimization", AAAI 2020.
+    Unlike a normal distribution, they can stand for two good rates with a bad one between them. Source: Tang, Agrawal,
+    "Discretizing continuous action space for on-policy optimization", AAAI 2020.
     """
 
     def __init__(self, num_sensors: int | None = None) -> None:
