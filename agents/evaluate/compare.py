@@ -71,7 +71,10 @@ class Episodes:
                 answer = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
                 action, self.state = pair_of(answer, self.agent.name)
             self.seconds += time.perf_counter() - began
-            moving.step(action)
+            try:
+                moving.step(action)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{self.agent.name}: {error}") from None
             self.sub_step += 1
             yield self.sub_step
 

@@ -110,11 +110,19 @@ def test_executors_by_name_path_and_object(tmp_path):
         evaluate_executors({"run": run}, **SHORT | {"seed": 2**40 - 1})
 
 
+class Seven(Left):
+    """Decides what is no action."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.full(observation["mask"].shape[:-1], 7), None
+
+
 @pytest.mark.parametrize(
     ("function", "agents", "error", "message"),
     [
         (evaluate, [3], TypeError, "agent is 3; it must be a name, a directory, an Agent or an object"),
         (evaluate, [], ValueError, "agents is empty"),
+        (evaluate, [Left(), Seven()], ValueError, r"Seven: action holds 7; it must be 0 \(stay\), 1 \(left\) or 2"),
         (evaluate, ["planner", "planner"], ValueError, "2 agents are named planner, and 2 of them were not trained"),
         (evaluate_executors, {"none": []}, ValueError, "executors is empty"),
         (evaluate_executors, {"a": Left}, TypeError, "a level of a hierarchy is <class .*Left'>"),
