@@ -61,11 +61,11 @@ def test_a_site_gets_the_form_of_real_detections():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--site", "none.yaml"], "No such file or directory: 'none.yaml'"),
-        (["--cameras", "none.yaml"], "No such file or directory: 'none.yaml'"),
+        (["--site", "none.yaml"], "none.yaml: No such file or directory"),
+        (["--cameras", "none.yaml"], "none.yaml: No such file or directory"),
         (["--detections", "udp://127.0.0.1"], "udp://HOST:PORT"),
         (["--site", "hit-mac"], "placement is areas; real cameras require fixed, with sensor_positions"),
-        (["--log", "site.yaml"], "File exists: 'site.yaml'"),
+        (["--log", "site.yaml"], "site.yaml: File exists"),
         (["--port", "70000"], "port"),
         (["--set", "turn_angle=0"], "turn_angle"),
         (["--minutes=-1"], "minutes"),
