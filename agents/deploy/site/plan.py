@@ -149,6 +149,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     points = np.concatenate([positions, *(line for found in of.values() for _, lines, _ in found for line in lines)])
     x, y = ((points.min(0) + points.max(0)) / 2).round(9).tolist()
     frame = Frame((x, y), not metres)
+    places = frame.place(positions)
     placed = [frame.place(line) for _, lines, _ in of["wall"] for line in lines]
     walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in placed)])
     walls = walls[(walls[:, :2] != walls[:, 2:]).any(1)]
@@ -159,9 +160,9 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         walls = cut
     around = [*placed, *(frame.place(line) for kind in ("door", "zone") for _, lines, _ in of[kind] for line in lines)]
     if around:
-        low, high = (bound(np.concatenate(around), axis=0) for bound in (np.min, np.max))
-        places = frame.place(positions)
-        for (where, _), far in zip(rows, np.maximum(low - places, places - high).max(1), strict=True):
+        corners = np.concatenate(around)
+        beyond = np.maximum(corners.min(0) - places, places - corners.max(0)).max(1)
+        for (where, _), far in zip(rows, beyond, strict=True):
             odd += [f"{where}: the camera is {far:.1f} m outside the plan"] if far > 1.0 else []
     unused = {name for _, row in rows for name in row} - {"kind", "name", "x", "y", "pan_low", "pan_high", *CAMERA}
     odd += [f"cameras: {name} is not used{did_you_mean(name, CAMERA)}" for name in sorted(unused)]
@@ -170,7 +171,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         "sensor_names": [sensor["name"] for sensor in sensors],
         "arena": (np.abs(frame.place(points)).max(0) + margin).round(_PLACES).tolist(),
         "placement": "fixed",
-        "sensor_positions": frame.place(positions).round(_PLACES).tolist(),
+        "sensor_positions": places.round(_PLACES).tolist(),
         "pan_limits": [sensor["pan"] for sensor in sensors],
         **{parameter: [sensor[name] for sensor in sensors] for name, (parameter, _) in CAMERA.items()},
         "walls": walls.round(_PLACES).tolist(),

@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ import numpy as np
 import ray
 import torch
 import tree
-from gymnasium import spaces
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -189,7 +187,7 @@ class RLlibEngine:
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
         torch.manual_seed(options.seed)
         self.options, self.progress, self.steps, self._run_dir = options, Progress(), 0, run_dir
-        self.entropy: float | None = None
+        self._seen: dict[str, np.ndarray] | None = None  # the observations of some rows in the last step
         self._first_config = learner.policy_config(options, scenario)
         policy = build_policy(self._first_config, scenario)
         self.policies = (policy,)
@@ -252,6 +250,11 @@ class RLlibEngine:
         self._logger.close()
         ray.shutdown()
 
+    @property
+    def entropy(self) -> float | None:
+        """See :func:`~hitmac.agents.training.learner.entropy_on`; None before the first update."""
+        return None if self._seen is None else learner.entropy_on(self.policies[0], self._seen)
+
     def update(self, clock: learner.TrainingClock) -> None:
         """Collect a rollout and learn from it; while all env runners are lost, do nothing."""
         with _one_line():
@@ -278,20 +281,14 @@ class RLlibEngine:
         self.steps += sum(sizes)
         logged = {short: float(metrics.peek((DEFAULT_MODULE_ID, name))) for name, short in _LOGGED.items()}
         learner.check_update(self.policies[0], logged)
-        self.entropy = logged["entropy"] / _highest_entropy(self.policies[0].action_space)
+        rows = sizes[-1] // self.options.rollout_steps
+        self._seen = {name: one[-rows:].copy() for name, one in rollouts[-1].columns[Columns.OBS].items()}
         means = {name: np.average([one.means[name] for one in rollouts], weights=sizes) for name in learner.MEANS}
         for group, values in (("rollout", means), ("train", logged | {"learning_rate": clock.rates[0]})):
             for name, value in values.items():
                 self._logger.record(f"{group}/{name}", value)
         self._logger.dump(self.steps)
         clock.add_point(**means)
-
-
-def _highest_entropy(space: Any) -> float:
-    """Return the entropy of the uniform distribution over an action space of turns or assignments."""
-    if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape) * math.log(2)
-    return float(np.log(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n).sum())
 
 
 def optimizer_of(taught: Any) -> torch.optim.Optimizer:
