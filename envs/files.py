@@ -147,5 +147,10 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        end, start = error.problem_mark, error.context_mark
+        begun = f" {error.context}, from line {start.line + 1}" if start else ""
+        where = f"line {end.line + 1}: " if end else ""
+        raise ValueError(f"{where}{error.problem}{begun}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
