@@ -16,6 +16,7 @@ from hitmac.agents.command_line import Forms, provenance, run_form
 from hitmac.agents.evaluate.compare import evaluate, recordings_of
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.statistics import over_scenes, wins
+from hitmac.agents.evaluate.tables import aligned
 from hitmac.agents.names import named_agents, parse
 from hitmac.agents.registry import Agent
 from hitmac.envs.files import check_output, parse_yaml, read_text, write_text
@@ -292,20 +293,13 @@ def table(results: Mapping[str, Mapping[str, Any]], suite: Suite) -> str:
         below.append([label_of(agent, {}), *means])
     unbounded = [letters[name] for name, scene in suite.scenes.items() if scene.bound == 1.0]
     return "\n".join([
-        f"{PROGRAM}, {suite}", "", *_aligned(above), "", "coverage:", *_aligned(below), "",
+        f"{PROGRAM}, {suite}", "", *aligned(above), "", "coverage:", *aligned(below), "",
         *textwrap.wrap(", ".join(f"{letter}={name}" for name, letter in letters.items()), 80), "",
         "score: interquartile mean over the scenes; 0 is the better of random and still,",
         f"1 the bound. * free turning, an upper bound; 1 in {', '.join(unbounded)}.",
         f"P: probability that {first} covers more in an episode, mean over the scenes.",
         *(["-: does not fit the scene, score 0:", *notes] if notes else []),
     ])  # fmt: skip
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines, with a rule below the first."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rows = [rows[0], ["-" * width for width in widths], *rows[1:]]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def save_comparison(path: Path, results: Mapping[str, Mapping[str, Any]], suite: Suite) -> None:

@@ -12,7 +12,7 @@ from hitmac.agents.duel import Player
 from hitmac.agents.evaluate.compare import SCENES_AT_ONCE
 from hitmac.agents.evaluate.figures import label_of, new_figure, write_figure
 from hitmac.agents.evaluate.statistics import summary
-from hitmac.agents.evaluate.tables import title
+from hitmac.agents.evaluate.tables import aligned, title
 from hitmac.agents.names import load_opponent
 from hitmac.agents.policy import one_thread_each
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -129,12 +129,10 @@ def cross_table(evaluation: Mapping[str, Any]) -> str:
         rows = [["sensors", *letters.values()]]
         for name, cells in zip(evaluation["sensors"], evaluation[measure]["matrix"], strict=True):
             rows.append([label_of(name, {}), *map(_cell, cells)])
-        if sum(max(map(len, column)) + 2 for column in zip(*rows, strict=True)) - 2 > _WIDTH:  # without intervals
+        if max(map(len, aligned(rows, ruled=False))) > _WIDTH:  # without intervals
             rows = [[cell.partition(" (")[0] for cell in row] for row in rows]
         bracketed |= any(" (" in cell for row in rows[1:] for cell in row[1:])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += ["", f"{measure} (the {wanted_by} want more):", ""]
-        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        lines += ["", f"{measure} (the {wanted_by} want more):", "", *aligned(rows, ruled=False)]
     return "\n".join([*lines, "", *(["In brackets: 95 % intervals."] if bracketed else [])]).rstrip()
 
 

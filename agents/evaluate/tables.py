@@ -1,7 +1,7 @@
 """Tables of an evaluation, for the terminal and in Markdown; the rewards of the released program."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _NUMBER, _INTERVAL = "{mean:.3f}", "{ci95[0]:.3f} .. {ci95[1]:.3f}"
@@ -41,16 +41,22 @@ def released_reward(scenario: str) -> dict[tuple[int, int], float]:
 def table(evaluation: Mapping[str, Any]) -> str:
     """Return an evaluation as a table for the terminal, best agent first."""
     many, one = _rows(evaluation, terminal=True)
-    widths = [max(map(len, column)) for column in zip(*many, *one, strict=True)]
-    many.insert(1, ["-" * width for width in widths])
-    rows = [*many, *([[f"{_one_seed(evaluation)}:"], *one] if one else [])]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    lines = aligned([*many, *one])
+    if one:
+        lines.insert(1 + len(many), f"{_one_seed(evaluation)}:")
     kinds = {name: result["bound"] for name, result in evaluation["agents"].items() if result.get("bound")}
     notes = [f"* {name}: {kind}, computed with the future known." for name, kind in kinds.items()]
     if "P" in many[0]:
         first = next(iter(evaluation["agents"]))
         notes.append(f"P: probability that {first} covers more.")
     return "\n".join([title(evaluation), "", *lines, *([""] if notes else []), *notes])
+
+
+def aligned(rows: Sequence[Sequence[str]], *, ruled: bool = True) -> list[str]:
+    """Return rows of cells as lines of columns; `ruled`, with a line of dashes below the first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    rules = [["-" * width for width in widths]] if ruled else []
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (rows[0], *rules, *rows[1:])]
 
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
