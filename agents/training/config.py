@@ -22,7 +22,7 @@ from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import EXECUTORS, in_place
 from hitmac.agents.planning.planner import PlanningPolicy
-from hitmac.agents.policy import NEARNESS, checked_nearness
+from hitmac.agents.policy import NEARNESS
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
@@ -283,14 +283,9 @@ class Options(EncoderConfig, RunOptions):
         return 1 if plans or self.recurrent else self.frame_skip
 
     @property
-    def shown(self) -> dict[str, Any]:
-        """Options in :data:`hitmac.agents.policy.NEARNESS` that are given."""
-        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
-
-    @property
     def nearness(self) -> dict[str, Any]:
-        """The same, checked; {}: the policy observes all targets."""
-        return checked_nearness(self.shown)
+        """Options in :data:`hitmac.agents.policy.NEARNESS` that are given; {}: the policy observes all targets."""
+        return {name: value for name in NEARNESS if (value := getattr(self, name)) is not None}
 
     @property
     def acts_alone(self) -> bool:
@@ -340,8 +335,8 @@ class CoverageRewardOptions(Options):
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
     def _rules_of_lists(self) -> validation.Rules:
-        yield from ((name, "nearest" in self.shown, "requires --nearest") for name in self.shown)
-        if "nearest" in self.shown:
+        yield from ((name, self.nearest is not None, "requires --nearest") for name in self.nearness)
+        if self.nearest is not None:
             whole = not self.recurrent and self.features != BELIEFS
             yield "nearest", whole, "cannot be combined with --memory recurrent or --features beliefs"
             try:
@@ -610,7 +605,7 @@ def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = 
     most, n, targets = PAIRS[options.algorithm], scenario.num_sensors, scenario.num_targets
     sizes: dict[str, Any] = {}
     if isinstance(options, Options):
-        targets = min(options.shown.get("nearest") or targets, targets)
+        targets = min(options.nearest or targets, targets)
     shares = {"num_envs": (share := most / (n * targets))}
     if isinstance(options, Options):
         shares["batch_size"] = most / _SENSORS / targets if options.acts_alone else share
