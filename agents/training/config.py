@@ -712,12 +712,12 @@ def check(options: Job) -> None:
 
 def check_on(options: Options, scenario: Scenario) -> None:
     """Raise ValueError for options that conflict with the scenario, the policy to start from or the executor."""
+    options = dataclasses.replace(options, features=check_features(options.features))
     if options.start is not None:
         network = network_of(options.start, options.task.spec.name, scenario)
         for name, value in network.items():
             if getattr(options, name) != value:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; the policy {options.start} has {value}")
-    features = check_features(options.features)
     targets, plays = options.task.spec.role == "targets", options.opponent is not None or options.reward != REWARDS[0]
     if (targets or plays) and not scenario.is_game:
         raise ValueError(f"scenario {scenario.name!r} is not a game of two teams, such as mate-4v8-9")
@@ -727,15 +727,15 @@ def check_on(options: Options, scenario: Scenario) -> None:
         load_opponent(options.teacher, scenario, "targets")
     elif options.algorithm == "imitation":
         scripted_agent(options.teacher, in_place(scenario))
-    if features == BELIEFS or not scenario.identities:
+    if options.features == BELIEFS or not scenario.identities:
         level = options.task.spec.role in ("executor", "coordinator") and scenario.is_game and scenario.identities
         if (options.task.spec.role != "agent" and not level) or options.per_sensor:
-            given = "--features is beliefs" if features == BELIEFS else "identities is false"
+            given = "--features is beliefs" if options.features == BELIEFS else "identities is false"
             raise ValueError(
                 f"{given}, which is supported only for a policy that turns all sensors directly, or beliefs for the "
                 "levels of HiT-MAC in a game"
             )
-        BeliefObserver(scenario, features)
+        BeliefObserver(scenario, options.features)
     if options.engine == "rllib" and scenario.action == "rate" and options.task.spec.role != "coordinator":
         raise ValueError("--engine rllib learns no rates; choose --set action=turn, or leave the engine out")
     if options.recurrent and scenario.knowledge != "shared":

@@ -146,6 +146,11 @@ def test_options_that_are_given_win(monkeypatch, tmp_path):
     assert (found[-1].idle, found[-1].num_envs, found[-1].epochs) == ("random", 8, 8)
 
 
+def test_features_may_be_named_as_a_set_also_where_the_policy_to_start_from_has_them():
+    asked = with_defaults(JOBS["coverage"], "imitation", start="pretrained:flat")
+    check_on(dataclasses.replace(asked, features=("motion",)), load_scenario("hit-mac"))
+
+
 @pytest.mark.parametrize(("given", "means"), [
     (["--seeds", "0..9"], ["--seed", "0", "--seeds", "10"]),
     (["--seeds=3..3"], ["--seed", "3", "--seeds", "1"]),
