@@ -192,16 +192,6 @@ def take_weights(policy: nn.Module, start: str) -> None:
     checkpoint.put_tensors(policy, found, path)
 
 
-def entropy_share(model: Learner) -> float | None:
-    """Return the policy's mean entropy on the last observations as a share of the highest.
-
-    It is None for imitation and a policy with a memory.
-    """
-    if isinstance(model, Imitation | RecurrentPPO) or (observation := model._last_obs) is None:
-        return None
-    return entropy_on(model.policy, observation)
-
-
 def entropy_on(policy: AttentionPolicy, observation: Any) -> float:
     """Return a policy's mean entropy on the observations of rows as a share of the highest of those who can choose."""
     with torch.no_grad():
@@ -399,8 +389,10 @@ class SB3Engine:
 
     @property
     def entropy(self) -> float | None:
-        """See :func:`entropy_share`."""
-        return entropy_share(self.model)
+        """See :func:`entropy_on`; None by imitation, with a memory, and before the first update."""
+        if isinstance(self.model, Imitation | RecurrentPPO) or self.model._last_obs is None:
+            return None
+        return entropy_on(self.model.policy, self.model._last_obs)
 
     def update(self, clock: TrainingClock) -> None:
         """Collect a rollout and learn from it, with the learning rate and entropy bonus of the clock."""

@@ -25,7 +25,7 @@ from hitmac.agents.training.learner import (
     build,
     check_outputs,
     check_update,
-    entropy_share,
+    entropy_on,
     make_environments,
     take_weights,
 )
@@ -155,14 +155,13 @@ def test_the_entropy_of_each_kind_of_policy(job, algorithm, scenario):
         with torch.no_grad():
             for weight in model.policy.action_net.parameters():
                 weight.normal_().mul_(scale)
-        assert least <= entropy_share(model) < most
+        assert least <= entropy_on(model.policy, model._last_obs) < most
 
 
 def test_the_teacher_of_each_job():
     for job, kind in (("executor", PlannerExecutor), ("coordinator", AssignPlanned), ("coverage", PlannerAgent)):
         options = tiny(job, "imitation", teacher="planner-fast", planner_turn_cost=0.7)
         model, _, config = build(options, HIT_MAC)
-        assert entropy_share(model) is None
         teacher = model.labels.teacher
         assert isinstance(teacher, kind)
         planner = teacher if kind is PlannerAgent else teacher.planner
@@ -174,7 +173,9 @@ def test_the_teacher_of_each_job():
 def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path):
     options = tiny(job, learning_rate=1e-3, entropy=0.1, final_entropy=0.02)
     engine = SB3Engine(options, HIT_MAC, tmp_path)
+    assert engine.entropy is None
     engine.update(clock_at(0.25, options))
+    assert (engine.entropy is None) == (options.algorithm == "imitation")
     assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(0.75e-3)
     assert engine.model.ent_coef == pytest.approx(0.08)
     engine.model.logger.close()
