@@ -37,9 +37,10 @@ from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
 """Options for the place of a training, which are not in the configuration of the run."""
 
-LIMITS = {*["minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps"]}
-LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners", "iterations"]}
-LIMITS |= {*NOT_OF_A_RUN}
+LIMITS = {
+    "minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps",
+    "save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners", "iterations", *NOT_OF_A_RUN,
+}  # fmt: skip
 """Options that may change when a run is resumed."""
 
 
@@ -309,8 +310,8 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
     groups["progress"]["updates"] = np.array([model._n_updates])
     groups["simulator"] = venv.task.simulator.get_state()
-    groups["venv"] = {"returns": venv.returns, "episode_starts": np.asarray(model._last_episode_starts)}
-    groups["venv"]["starts"] = venv.task.starts
+    episode_starts = np.asarray(model._last_episode_starts)
+    groups["venv"] = {"returns": venv.returns, "starts": venv.task.starts, "episode_starts": episode_starts}
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
     groups |= {name: observer.get_state() for name, observer in _observers_of(venv.task)}
