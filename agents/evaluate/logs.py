@@ -61,11 +61,10 @@ def read_log(path: str | Path) -> Run:
             "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,), "by_hand": (-1,), "left": (-1,),
             "rests": (-1,), "moves": (n,),
         }  # fmt: skip
-        missing: dict[str, Any] = {"detections": [], "tilt": [], "by_hand": [], "rests": [], "moves": [0] * n}
+        absent: dict[str, Any] = {"detections": [], "tilt": [], "by_hand": [], "left": [], "rests": []}
         messages = []
         for number, line in enumerate(lines[1:], 2):
-            given = missing | json.loads(line)
-            given.setdefault("left", [None] * len(given["by_hand"]))
+            given = absent | json.loads(line)
             frame = {name: np.array(given[name], np.float64).reshape(shape) for name, shape in shapes.items()}
             steered, rests = frame["by_hand"].astype(np.int64), frame["rests"].astype(np.int64)
             cameras = {"by_hand": np.zeros(n, np.bool_), "left": np.full(n, np.nan), "rests": np.zeros(n, np.bool_)}

@@ -26,7 +26,7 @@ def header():
 def step(k, **changes):
     return {
         "time": UNIX + 0.2 * k, "heading": [0.0, 180.0], "view": [90.0, 90.0], "tracks": [TRACK], "orders": [0.0, 5.0],
-        "covered": 0.5, "latency": 1.0 + k, **changes,
+        "covered": 0.5, "latency": 1.0 + k, "moves": [0, 0], **changes,
     }  # fmt: skip
 
 
