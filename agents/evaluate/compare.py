@@ -191,10 +191,8 @@ def evaluate_executors(
     trainings of one executor. Goals change at every step. The other arguments, results and errors are those of
     :func:`evaluate`.
     """
-    scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
-    if scenario.tracks:
-        scenario, max_episode_steps = fitted(scenario, max_episode_steps)
-    seeds = range(seed, seed + episodes)
+    scenario, steps = fitted(load_scenario(scenario), positive("max_episode_steps", max_episode_steps))
+    seeds = range(seed, seed + positive("episodes", episodes))
     groups: dict[str, list[Agent]] = {}
     for name, several in executors.items():
         levels = [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
@@ -204,7 +202,7 @@ def evaluate_executors(
         ]
     _check("executors", groups, seeds)
     recording = recordings_of(scenario, seeds)
-    return _evaluation(groups, _play_executor, scenario, seeds, max_episode_steps, recording, progress)
+    return _evaluation(groups, _play_executor, scenario, seeds, steps, recording, progress)
 
 
 def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:

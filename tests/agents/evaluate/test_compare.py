@@ -230,6 +230,8 @@ def test_executors_are_evaluated_on_their_own_task():
     task = ExecutorTask(num_envs=4, seed=3, goals_every=1)
     reward = np.mean([task.step(np.zeros((4, 4), np.int64)) for _ in range(12)], 0)
     np.testing.assert_allclose(found["agents"]["still"]["per_episode"]["reward"], reward)
+    short = evaluate_executors({"still": "still"}, HIT_MAC.replace(episode_steps=2), **SHORT)
+    assert short["sub_steps"] == 2  # the length of the scenario's episodes
 
 
 def test_the_bar_says_compiling_until_the_first_step_is_done(capsys):
