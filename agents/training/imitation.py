@@ -464,10 +464,10 @@ class RecurrentImitation(Imitation):
     policy: RecurrentPolicy
 
     def __init__(self, *args: Any, batch_size: int = 512, n_steps: int = 32, **options: Any) -> None:
-        self._state: Tensor | None = None  # the policy's, (B, n, m, f)
-        self._state_before: Tensor | None = None
         self._row_steps = n_steps
         super().__init__(*args, batch_size=max(1, batch_size // n_steps), n_steps=n_steps, **options)
+        shape = self.n_envs, *self.buffer["states"].shape[1:]
+        self._state = torch.zeros(shape, device=self.device)  # the policy's
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return the buffer: sequences of several complete rollouts, and of the present one."""
@@ -496,7 +496,7 @@ class RecurrentImitation(Imitation):
         first = rollout % self._rollouts * self.n_envs
         rows = slice(first, first + self.n_envs)
         if at == 0:
-            self.buffer["states"][rows] = 0.0 if self._state_before is None else self._state_before.cpu().numpy()
+            self.buffer["states"][rows] = self._state_before.cpu().numpy()
         for name, array in (observation | {"values": labels}).items():
             if name in self.buffer:
                 self.buffer[name][rows, at] = array
@@ -523,9 +523,9 @@ class RecurrentImitation(Imitation):
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`Imitation.get_state`; with the policy's state."""
-        return super().get_state() | ({} if self._state is None else {"state": self._state.cpu().numpy()})
+        return super().get_state() | {"state": self._state.cpu().numpy()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """See :meth:`Imitation.set_state`."""
         super().set_state(state)
-        self._state = torch.from_numpy(state["state"]).to(self.device) if "state" in state else None
+        self._state = torch.from_numpy(state["state"]).to(self.device)

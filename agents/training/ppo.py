@@ -339,7 +339,9 @@ class RecurrentPPO(PPO):
 
     def _setup_model(self) -> None:
         super()._setup_model()
-        self._state: Tensor | None = None  # the policy's, (B, n, m, f)
+        n, m, _ = self.observation_space["pairs"].shape  # type: ignore[index]
+        width = self.policy.features_extractor.memory.width
+        self._state = torch.zeros(self.n_envs, n, m, width, device=self.device)  # the policy's
 
     def collect_rollouts(self, *args: Any, **options: Any) -> bool:
         """See :meth:`PPO.collect_rollouts`."""
@@ -370,17 +372,17 @@ class RecurrentPPO(PPO):
 
     def _seen(self, rows: Tensor) -> dict[str, Tensor]:
         seen = {name: one[:, rows] for name, one in self.rollout_buffer.observations.items()}
-        return seen if self._state_before is None else seen | {"state": self._state_before[rows]}
+        return seen | {"state": self._state_before[rows]}
 
     def _evaluated(self, seen: dict[str, Tensor], actions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        features, mask, _ = self.policy.features_extractor.unroll(seen["pairs"], seen.get("state"), seen["starts"])
+        features, mask, _ = self.policy.features_extractor.unroll(seen["pairs"], seen["state"], seen["starts"])
         return self.policy.evaluate_features(features, mask, actions, critic_apart=self.critic_apart)  # type: ignore
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`PPO.get_state`; with the policy's state."""
-        return super().get_state() | ({} if self._state is None else {"state": self._state.cpu().numpy()})
+        return super().get_state() | {"state": self._state.cpu().numpy()}
 
     def set_state(self, state: Any) -> None:
         """See :meth:`PPO.set_state`."""
         super().set_state(state)
-        self._state = torch.from_numpy(state["state"]).to(self.device) if "state" in state else None
+        self._state = torch.from_numpy(state["state"]).to(self.device)
