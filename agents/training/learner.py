@@ -57,24 +57,27 @@ EXPLORING = 0.1
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
     """Return the learner, its environments and the metadata of its checkpoints."""
     config, venv = policy_config(options, scenario), make_environments(options, scenario)
+    rollout = options.rollout_steps * venv.num_envs
     shared: dict[str, Any] = {
         "policy_kwargs": config.arguments,
         "n_steps": options.rollout_steps,
+        "n_epochs": options.epochs,
+        "batch_size": min(options.batch_size, rollout),
         "learning_rate": options.learning_rate,
         "max_grad_norm": options.max_grad_norm,
         "seed": options.seed,
         "device": checked_device(options.device),
     }
-    rollout = options.rollout_steps * venv.num_envs
-    shared |= {"n_epochs": options.epochs, "batch_size": min(options.batch_size, rollout)}
     kind: Any
     if options.algorithm == "imitation":
         kind = RecurrentImitation if options.recurrent else Imitation
         shared |= {"teacher": teacher_of(options, scenario), "temperature": options.temperature}
     else:
         kind = RecurrentPPO if options.recurrent else PPO
-        shared |= {"gamma": options.gamma, "gae_lambda": options.gae_lambda, "ent_coef": options.entropy}
         shared |= {
+            "gamma": options.gamma,
+            "gae_lambda": options.gae_lambda,
+            "ent_coef": options.entropy,
             "normalize_values": options.normalize_values and options.engine == "sb3",
             "critic_apart": options.start is not None,
             "compiled": options.compiled,
