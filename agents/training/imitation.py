@@ -281,7 +281,7 @@ class Imitation(BaseAlgorithm):
         batch_size: scenes in a gradient step.
         n_epochs: draws from the buffer after each step, per scene of the batch.
         temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; above 0.
-        **options: further arguments of Stable-Baselines3's learners: ``policy_kwargs``, ``seed``.
+        **options: further arguments of Stable-Baselines3's learners: ``policy_kwargs``, ``seed``, ``device``.
     """
 
     policy: AttentionPolicy
@@ -294,16 +294,15 @@ class Imitation(BaseAlgorithm):
         env: DirectionalSensorVecEnv,
         *,
         teacher: Any,
-        learning_rate: float | Schedule = 2e-3,
-        n_steps: int = 32,
-        batch_size: int = 128,
-        n_epochs: int = 2,
-        temperature: float = 0.1,
-        max_grad_norm: float = 5.0,
-        device: torch.device | str = "cpu",
+        learning_rate: float | Schedule,
+        n_steps: int,
+        batch_size: int,
+        n_epochs: int,
+        temperature: float,
+        max_grad_norm: float,
         **options: Any,
     ) -> None:
-        super().__init__(policy, env, learning_rate, device=device, support_multi_env=True, **options)
+        super().__init__(policy, env, learning_rate, support_multi_env=True, **options)
         self.labels = LABELS[env.task.spec.role](teacher, env, temperature)
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
@@ -463,7 +462,7 @@ class RecurrentImitation(Imitation):
 
     policy: RecurrentPolicy
 
-    def __init__(self, *args: Any, batch_size: int = 512, n_steps: int = 32, **options: Any) -> None:
+    def __init__(self, *args: Any, batch_size: int, n_steps: int, **options: Any) -> None:
         self._row_steps = n_steps
         super().__init__(*args, batch_size=max(1, batch_size // n_steps), n_steps=n_steps, **options)
         shape = self.n_envs, *self.buffer["states"].shape[1:]

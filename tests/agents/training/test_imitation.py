@@ -53,6 +53,10 @@ TASKS = {
     "Executor": {"goals_every": 2, "goal_share": 0.5, "padding": "masked", "features": DEFAULT_FEATURES},
     "Coordinator": {"features": DEFAULT_FEATURES},
 }
+USUAL = {
+    "learning_rate": 2e-3, "n_steps": 4, "batch_size": 128, "n_epochs": 2, "temperature": 0.1, "max_grad_norm": 5.0,
+    "device": "cpu",
+}  # fmt: skip
 
 
 def learner(task="Coverage", scenario="hit-mac-3x2", num_envs=4, per_sensor=False, **options):
@@ -60,7 +64,7 @@ def learner(task="Coverage", scenario="hit-mac-3x2", num_envs=4, per_sensor=Fals
     of_task = TASKS[task] | ({"per_sensor": True} if per_sensor else {})
     venv = DirectionalSensorVecEnv(task, num_envs, load_scenario(scenario), seed=5, max_episode_steps=9, **of_task)
     teacher = AssignInRange() if task == "Coordinator" else Compass()
-    return Imitation(AttentionPolicy, venv, **({"teacher": teacher, "seed": 1, "n_steps": 4} | options))
+    return Imitation(AttentionPolicy, venv, **({"teacher": teacher, "seed": 1} | USUAL | options))
 
 
 # --- losses and labels ---
