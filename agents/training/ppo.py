@@ -36,9 +36,9 @@ _KEPT = 0.9  # share of the running mean and deviation that a rollout leaves
 class Rollout:
     """T steps of B rows, as tensors on one device.
 
-    ``steps`` holds the observations, and by name tensors (T, B, ...): ``actions``; and for each of k sensors, or k = 1,
-    ``log_probs``, ``values``, ``rewards``, ``weights``, ``advantages`` and ``returns``. The arguments are those of
-    Stable-Baselines3's buffers.
+    ``observations`` and ``steps`` hold tensors (T, B, ...) by name. Those of ``steps`` are ``actions``, and for each of
+    k sensors, or k = 1, ``log_probs``, ``values``, ``rewards``, ``weights``, ``advantages`` and ``returns``. The
+    arguments are those of Stable-Baselines3's buffers.
     """
 
     def __init__(self, *_: Any, gamma: float, gae_lambda: float, **__: Any) -> None:

@@ -37,10 +37,6 @@ KINDS = {
 A2C = {"n_epochs": 1, "batch_size": 48, "normalize_advantage": False}
 
 
-def space_of(n, m, d=3):
-    return spaces.Dict(pairs=spaces.Box(-9, 9, (n, m, d), np.float32), mask=spaces.MultiBinary((n, m)))
-
-
 def learner(kind, scenario=SCENE, **options):
     """Return PPO in 6 scenes, with rollouts of 8 steps."""
     task, of_task = KINDS[kind]
@@ -163,7 +159,8 @@ def test_absent_sensors_have_no_part_in_likelihood_and_entropy(acts, credit):
     def policy(n, m):
         by_kind = {"turns": spaces.MultiDiscrete([3] * n * 2), "rates": spaces.Box(-1, 1, (n * 2,))}
         action_space = by_kind.get(acts, spaces.MultiBinary(n * m))
-        return AttentionPolicy(space_of(n, m), action_space, lambda _: 1e-3, weight_dim=8, credit=credit)
+        space = spaces.Dict(pairs=spaces.Box(-9, 9, (n, m, 3), np.float32), mask=spaces.MultiBinary((n, m)))
+        return AttentionPolicy(space, action_space, lambda _: 1e-3, weight_dim=8, credit=credit)
 
     small, large = policy(2, 3), policy(4, 5)
     for parameter in small.parameters():

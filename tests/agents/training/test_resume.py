@@ -35,7 +35,7 @@ LEARNERS = [
     ("coverage", "hit-mac-6x12", {"nearest": 3, "radius": 1200.0, "neighbours": 2, "attend_over": "agents"}),
     ("coverage", "random", {"per_sensor": True}),
     ("coverage", "hit-mac-3x2", {"memory": "recurrent"}),
-    ("coverage", "hit-mac-3x2", {"features": ("beliefs",), "teacher": "belief-planner-fastest"}),
+    ("coverage", "hit-mac-3x2", BELIEVES),
     ("coverage", "nameless", {"teacher": "planner-fast"}),
     ("coverage-ppo", "hit-mac-3x2", {}),
     ("coverage-ppo", "hit-mac-3x2", {"memory": "recurrent"}),

@@ -137,12 +137,6 @@ def test_levels_with_several_seeds(here):
 # --- processes ---
 
 
-def processes_of(parent):
-    """Return the trainings that a process has started, by number."""
-    found = subprocess.run(["pgrep", "-P", str(parent), "-f", "hitmac.train"], capture_output=True, text=True)
-    return [int(one) for one in found.stdout.split()]
-
-
 @pytest.fixture
 def started(tmp_path):
     """A group of two long trainings in processes, of which states exist, and the numbers of their processes."""
@@ -154,7 +148,8 @@ def started(tmp_path):
     while not all(state.is_file() for state in states):
         assert group.poll() is None, group.communicate()
         time.sleep(0.1)
-    yield group, processes_of(group.pid)
+    found = subprocess.run(["pgrep", "-P", str(group.pid), "-f", "hitmac.train"], capture_output=True, text=True)
+    yield group, [int(one) for one in found.stdout.split()]
     group.kill()
     group.communicate()
 
