@@ -73,9 +73,11 @@ class TurnLabels:
         """
         starts = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
         values, self.state = self.teacher.plan_on(seen, self.state, starts)
-        if len(self.decides) > 1:  # every sensor's values together
-            values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
-        return values.reshape(self.env.num_envs, *self.shape)
+        return self._by_sensor(values)
+
+    def _by_sensor(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of a plan, decision by decision, as labels, sensor by sensor."""
+        return values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2).reshape(-1, *self.shape)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return the arrays of the teacher's state."""
@@ -125,13 +127,12 @@ class GoalLabels(TurnLabels):
         """See :meth:`TurnLabels.label`."""
         if not self.env.scenario.is_game:
             return super().label(seen, starts)
-        lists: Any = {name: seen[name] for name in ("discs",) if name in seen}
-        begins = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
-        given = seen["pairs"], seen["mask"] != 0, self.state, begins
-        values, goals, self.state = plan_and_assign(self.teacher, *given, **lists)
+        starts = starts.reshape(len(seen["mask"]), -1)[:, 0].astype(bool)
+        given = seen["pairs"], seen["mask"] != 0, self.state, starts
+        values, goals, self.state = plan_and_assign(self.teacher, *given, **self.teacher.lists_of(seen))
         assert self.env.task.assigned is not None
         self.env.task.assigned[:] = goals
-        return values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2).reshape(-1, *self.shape)
+        return self._by_sensor(values)
 
     def observe(self) -> dict[str, np.ndarray]:
         """See :meth:`TurnLabels.observe`; with a row for each sensor, and a valid pair for each goal at its target."""
