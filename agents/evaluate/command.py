@@ -138,6 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _evaluate_log(path: Path, options: Options) -> None:
     """Print the metrics of a log, and write them if the options ask for it."""
+    for option in ("set", "sizes", "vary", "bounds", "pictures", "film", "curves", "front", "cross", "against"):
+        if getattr(options, option):
+            raise ValueError(f"--{option} cannot be combined with --log")
     if len(options.tracks) > 1:
         raise ValueError(f"--log requires a single file of --tracks; got {len(options.tracks)}")
     run = read_log(path)

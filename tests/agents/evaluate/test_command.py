@@ -84,6 +84,7 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, figures, tm
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--film", "a.gif"], "--film cannot be combined with"),
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0,mate-4v8-0"], "--cross requires a single scenario; got 2"),
     (["--cross", "mate:greedy", "--scenario", "mate-2v4-0", "--bounds"], "--bounds is not supported in a game of two"),
+    (["--log", "run.jsonl", "--film", "a.gif"], "--film cannot be combined with --log"),
     (["--cross", "mate:greedy", "--against", "greedy", "--device", "cudda"], "device is cudda"),
 ])  # fmt: skip
 def test_wrong_options_are_refused_before_anything_is_written(arguments, message, error_of):
