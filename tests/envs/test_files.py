@@ -69,7 +69,8 @@ def test_yaml_is_read_without_surprises():
         "a": [1, 2], "b": [[1, 2], [1, 2]], "c": {"x": 1}, "d": {"x": 1, "y": 2},
     }  # fmt: skip
     for text, says in (
-        ("a: 1\nb: [\n2\n", "^line 4: expected .* flow sequence, from line 2$"), ("a: 2020-13-45", "month"), ("!!python/name:os.system", "could not determine"),
+        ("a: 1\nb: [\n2\n", "^line 4: expected .* flow sequence, from line 2$"), ("a: 2020-13-45", "month"),
+        ("!!python/name:os.system", "could not determine"),
         ("a: {x: 1, x: 2}", "^line 1: key 'x' is given twice$"), ("[" * 1_000, "recursion"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=says) as raised:
