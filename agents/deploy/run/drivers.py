@@ -431,6 +431,7 @@ class Visca(_Device):
         if len(speeds) > 24 or any(np.diff(speeds) <= 0.0):
             raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
         self.speeds, self.highest_rate = speeds, speeds[-1]
+        self._tilt_speeds = self.tilt_speeds or speeds[:23]
         if self.transport == "tcp" and self.framing != "plain":
             raise ValueError(f"framing is {self.framing}; it must be plain with transport tcp")
         self._socket: socket.socket | None = None
@@ -456,10 +457,7 @@ class Visca(_Device):
         if self.steps:
             self._step(rate, tilt_rate)
             return
-        speed, tilt_speed = (
-            self._speed(rate, self.speeds, 24),
-            self._speed(tilt_rate, self.tilt_speeds or self.speeds, 23),
-        )
+        speed, tilt_speed = self._speed(rate, self.speeds), self._speed(tilt_rate, self._tilt_speeds)
         way = 3 if speed == 0 else 2 if self.sign * rate > 0.0 else 1  # stop, right, left
         tilt_way = 3 if tilt_speed == 0 else 1 if self.tilt_sign * tilt_rate > 0.0 else 2  # stop, up, down
         drive = bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), max(tilt_speed, 1), way, tilt_way, 0xFF))
@@ -469,7 +467,7 @@ class Visca(_Device):
             self.steps = True
             self._step(rate, tilt_rate)
         else:
-            rates = [0.0, *self.speeds][speed], [0.0, *(self.tilt_speeds or self.speeds)][tilt_speed]
+            rates = [0.0, *self.speeds][speed], [0.0, *self._tilt_speeds][tilt_speed]
             self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
 
     def _step(self, rate: float, tilt_rate: float) -> None:
@@ -477,14 +475,14 @@ class Visca(_Device):
         if not (rate or tilt_rate):
             return
         pan, tilt = self.answer[0] + self.sign * rate * PERIOD, self.answer[1] + self.tilt_sign * tilt_rate * PERIOD
-        speeds = len(self.speeds), min(len(self.tilt_speeds or self.speeds), 23) if self._digits == 4 else 0
+        speeds = len(self.speeds), len(self._tilt_speeds) if self._digits == 4 else 0
         digits = _digits(pan * self.units_per_degree, self._digits) + _digits(tilt * self.units_per_degree, 4)
         self._ask(b"\x01\x00", bytes((0x81, 0x01, 0x06, 0x02, *speeds, *digits, 0xFF)))
 
     @staticmethod
-    def _speed(rate: float, speeds: Sequence[float], most: int) -> int:
+    def _speed(rate: float, speeds: Sequence[float]) -> int:
         """Return the fastest speed that is not above a rate; 0: none."""
-        return min(int(np.searchsorted(speeds, abs(rate) * 1.001, "right")), most)
+        return int(np.searchsorted(speeds, abs(rate) * 1.001, "right"))
 
     def zoom(self, view: float) -> None:
         """Zoom to a field of view, degrees."""
