@@ -142,7 +142,7 @@ class Live {
     this.chosen = -1;
     this.answered = -Infinity; // time of the last answer to an order
     this.recent = new Recent();
-    this.pictures = (world.pictures ?? []).map((i) => new Picture(world, i));
+    this.pictures = world.pictures.map((i) => new Picture(world, i));
     this.canvas = make("canvas", { className: `scene${world.picture ? " paper" : ""}` });
     this.canvas.setAttribute("role", "img");
     byId("rate").append(...RATES.map((rate) => make("option", { value: rate, textContent: `${rate}°/s` })));
@@ -194,11 +194,8 @@ class Live {
     chart.draw({ frame: SHOWN });
     const silent = frame.heading.flatMap((heading, i) => (heading === null ? [sensorName(this.world, i)] : []));
     write("silent", silent.length ? `No answer: ${silent.join(", ")}` : "");
-    this.rows.forEach((row, i) => {
-      const mine = hands.has(i);
-      row.draw(i, frame, mine, i === chosen);
-    });
-    this.pictures.forEach((picture) => picture.draw(frame.boxes ?? []));
+    this.rows.forEach((row, i) => row.draw(i, frame, hands.has(i), i === chosen));
+    this.pictures.forEach((picture) => picture.draw(frame.boxes));
     byId("pause").textContent = frame.paused ? "Resume" : "Pause";
     byId("pause").ariaPressed = frame.paused;
     this.tell(frame.messages);

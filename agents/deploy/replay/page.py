@@ -69,8 +69,6 @@ def page(
 ) -> str:
     """Return the page of episodes of one scenario and seed, results of :func:`record`, with `private` polygons."""
     data = world(scenario) | {"seed": seed, "speed": speed, "episodes": episodes, "private": [*private]}
-    if scenario.sensor_names:
-        data["names"] = list(scenario.sensor_names)
     return filled("page.html", SCRIPTS, f"{scenario.name}, seed {seed}", data)
 
 
@@ -79,6 +77,7 @@ def world(scenario: Scenario) -> dict[str, Any]:
     pan = [limits if limits[1] - limits[0] < 360.0 else None for limits in scenario.pan_limits]
     return {
         "scenario": scenario.name,
+        "names": scenario.sensor_names,  # by default 1 to n
         "halfWidth": scenario.extent[0],
         "halfHeight": scenario.extent[1],
         "walls": scenario.all_walls.tolist(),

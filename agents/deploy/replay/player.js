@@ -19,10 +19,9 @@ class Card {
     const card = make("article", { className: "card" }, title, this.figures, this.canvas, legend(world, episode));
     byId("scenes").append(card);
     // The strip of a single scene is beside it, among the curves.
-    this.attention = make(player.episodes.length > 1 ? "div" : "article", {}, this.note, this.stripCanvas);
-    if (player.episodes.length > 1) card.append(this.attention);
-    else byId("curves").append(this.attention);
-    this.attention.classList.toggle("card", player.episodes.length === 1);
+    const alone = player.episodes.length === 1;
+    this.attention = make(alone ? "article" : "div", { className: alone ? "card" : "" }, this.note, this.stripCanvas);
+    (alone ? byId("curves") : card).append(this.attention);
     this.canvas.setAttribute("role", "img");
     this.scene = new Scene(this.canvas, world, episode);
     this.strip = new Strip(this.stripCanvas, episode);
@@ -65,13 +64,12 @@ class Card {
     written["coverage now"].textContent = inWords(episode.coverage[t], 2);
     written["rotation now"].textContent = t ? inWords(episode.rotation[t], 2) : "-";
     this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${inWords(episode.coverage[t], 2)}`;
-    const chosen = shown.sensor >= 0 && shown.sensor < episode.sensors;
     // Episodes without the chosen level show one of their own.
     const level = episode.levels.includes(shown.level) ? shown.level : episode.levels[0];
-    const own = { ...shown, sensor: chosen ? shown.sensor : -1, level };
+    const own = { ...shown, level };
     this.scene.draw(own);
-    this.attention.hidden = !chosen;
-    if (!chosen) return;
+    this.attention.hidden = own.sensor < 0;
+    if (own.sensor < 0) return;
     this.note.textContent = this.strip.attends(own)
       ? `Sensor ${own.sensor + 1}: shares of ${level === "policy" ? "its" : `the ${level}'s`} attention, at most ` +
         `${this.strip.largest(own).toFixed(2)}; green: the sensor sees the target.`
@@ -90,8 +88,6 @@ class Logged {
       byId("curves").append(make("article", { className: "card" }, make("h2", { textContent: title }), list));
     }
   }
-
-  resize() {}
 
   draw({ frame }) {
     const { series, sensors, messages } = this.episode;
@@ -165,8 +161,7 @@ class Player {
     const speeds = [...new Set([...SPEEDS, world.speed])].sort((a, b) => a - b);
     fill("speed", speeds.map((speed) => [speed, `${speed} sub-steps/s`]));
     byId("speed").value = world.speed;
-    const sensors = Math.max(...episodes.map((episode) => episode.sensors));
-    fill("sensor", [[-1, "none"], ...Array.from({ length: sensors }, (_, i) => [i, i + 1])]);
+    fill("sensor", [[-1, "none"], ...Array.from({ length: episodes[0].sensors }, (_, i) => [i, i + 1])]);
     const levels = [...new Set(episodes.flatMap((episode) => episode.levels))];
     fill("level", levels.map((level) => [level, level]));
     byId("level-label").hidden = levels.length < 2;
@@ -252,7 +247,7 @@ class Player {
   }
 
   resize() {
-    for (const part of [...this.cards, ...this.curves, ...this.logged]) part.resize();
+    for (const part of [...this.cards, ...this.curves]) part.resize();
     this.set({});
   }
 

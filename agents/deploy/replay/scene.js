@@ -79,7 +79,7 @@ class Scene {
     context.fillRect(0, 0, this.width, this.height);
     if (world.picture) context.drawImage(world.picture, ...inside);
     context.lineWidth = 1.5;
-    const coloured = (zones, colour) => (zones ?? []).map((zone) => [zone, colour]);
+    const coloured = (zones, colour) => zones.map((zone) => [zone, colour]);
     for (const [zone, colour] of [...coloured(world.zones, "zone"), ...coloured(world.private, "private")]) {
       context.fillStyle = context.strokeStyle = this.colour(colour);
       this.path(zone.map(([x, y]) => this.place(x, y)), true);
@@ -398,7 +398,7 @@ async function loadWorld() {
 }
 
 function sensorName(world, i) {
-  return world.names?.[i] ?? String(i + 1);
+  return world.names[i] ?? String(i + 1);
 }
 
 // Legend of the marks in a scene.
@@ -417,7 +417,7 @@ function legend(world, episode) {
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
     ["stroke", "rail", "rail", world.rails.length],
     ["stroke", "zone", "zone", world.zones.length],
-    ["stroke", "private", "private zone", world.private?.length],
+    ["stroke", "private", "private zone", world.private.length],
     ["ring", "hand", "steered by hand", episode.series["by hand"]],
     ["square", "cargo", "cargo, larger if it is heavier", episode.series.load],
     ["stroke", "cargo", "warehouse with the cargo that it awaits, bold after a delivery", episode.series.load],

@@ -146,10 +146,10 @@ function clock(seconds) {
 function stateOf(i, frame, steered) {
   const words = [frame.heading[i] === null ? "does not answer" : `${wrapped(frame.heading[i]).toFixed(0)}°`];
   const hand = frame.by_hand.indexOf(i);
-  const left = frame.left?.[hand] ?? null;
+  const left = frame.left[hand];
   if (hand >= 0) words.push(steered + (left === null ? "" : `, ${left.toFixed(0)} s left`));
-  if (frame.rests?.includes(i)) words.push("rests");
-  if (frame.moves) words.push(`moves in the last hour: ${frame.moves[i]}`);
+  if (frame.rests.includes(i)) words.push("rests");
+  words.push(`moves in the last hour: ${frame.moves[i]}`);
   return words.join(", ");
 }
 
