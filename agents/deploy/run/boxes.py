@@ -40,7 +40,7 @@ class Boxes(NamedTuple):
     stays: bool = False  # the object stands still
 
 
-Read = tuple[Any, float | None, Boxes]
+Read = tuple[Any, Any, Boxes]
 """Name of the camera, None where the message has none, its time in Unix seconds or None, and its boxes."""
 
 
@@ -72,10 +72,7 @@ def read_own(given: dict[str, Any]) -> Read:
     if not (0.0 < width < math.inf and 0.0 < height < math.inf):
         raise ValueError("size must be a width and a height")
     pose = {name: float(given[name]) for name in ("pan", "tilt", "zoom") if name in given}
-    when = given.get("time")
-    if isinstance(when, bool) or not isinstance(when, int | float | None):
-        raise ValueError("time must be a number of seconds")
-    return given["camera"], when, _made(rows, size=(width, height) if size else None, **pose)
+    return given["camera"], given.get("time"), _made(rows, size=(width, height) if size else None, **pose)
 
 
 def read_frigate(given: dict[str, Any]) -> Read:
@@ -176,7 +173,7 @@ def read_boxes(given: Any) -> Read | None:
     try:
         return read(given)
     except ValueError as error:
-        words = str(error) if str(error).startswith(("a box ", "a document ", "time ", "size ")) else "a wrong value"
+        words = str(error) if str(error).startswith(("a box ", "a document ", "size ")) else "a wrong value"
         raise ValueError(f"it is no message of {kind}: {words}") from None
     except (LookupError, TypeError, AttributeError, OverflowError, ElementTree.ParseError) as error:
         words = f"it lacks {error.args[0]}" if isinstance(error, KeyError) else "a part is missing or wrong"

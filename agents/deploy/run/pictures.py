@@ -16,7 +16,7 @@ import numpy as np
 
 from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.boxes import Boxes
-from hitmac.agents.deploy.run.cameras import Cameras
+from hitmac.agents.deploy.run.cameras import Camera, Cameras
 from hitmac.agents.deploy.run.drivers import load_cameras, load_sections
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.scenario import Scenario
@@ -32,12 +32,13 @@ def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
     ``TypeError``, which names the file, the camera and the setting.
     """
     drivers = load_cameras(kind, scenario)
+    return load_sections(kind, scenario, "view", View, lambda i: shared_with(drivers[i], scenario, i))
 
-    def shared(i: int) -> dict[str, Any]:
-        found = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
-        return found | ({"position": tuple(scenario.sensor_positions[i])} if scenario.sensor_positions else {})
 
-    return load_sections(kind, scenario, "view", View, shared)
+def shared_with(driver: Camera, scenario: Scenario, i: int) -> dict[str, Any]:
+    """Return the settings that the view of sensor i has from its driver and from the site."""
+    found = {name: getattr(driver, name) for name in SHARED if hasattr(driver, name)}
+    return found | {"position": scenario.sensor_positions[i]}
 
 
 # In seconds, unless they say otherwise.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.evaluate.figures import new_figure, write_figure
 from hitmac.envs.deployment import observe
 from hitmac.envs.parts.recordings import GAP, columns_of, read_rows
@@ -104,7 +105,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
         facts[0] += f" and {hidden.mean():.1%} of the recorded positions"
         facts.append("proposed: time_step: {:g}, max_speed: {:g}".format(*proposed(files)))
     for i, (place, reach) in enumerate(zip(np.array(scenario.sensor_positions), reaches, strict=True)):
-        name = f"camera {scenario.sensor_names[i] if scenario.sensor_names else i}"
+        name = f"camera {names_of(scenario)[i]}"
         start, run = walls[:, :2] - place, walls[:, 2:] - walls[:, :2]
         along = np.clip(-(start * run).sum(1) / np.maximum((run**2).sum(1), 1e-12), 0.0, 1.0)
         away = np.linalg.norm(start + along[:, None] * run, axis=1).min(initial=np.inf)

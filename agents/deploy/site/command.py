@@ -15,16 +15,16 @@ from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
-from hitmac.agents.deploy.run.pictures import SHARED, load_views
+from hitmac.agents.deploy.run.pictures import load_views, shared_with
 from hitmac.agents.deploy.site.calibrate import COLUMNS, calibrate, walked
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, number, read_columns, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
-from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
+from hitmac.agents.deploy.site.zero import TURN, camera_settings, turned, write_settings
 from hitmac.envs import validation
 from hitmac.envs.features import wrapped
-from hitmac.envs.files import check_output, dump_yaml, parse_yaml, read_text, write_text
+from hitmac.envs.files import check_output, dump_yaml, write_text
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.scenario import Scenario, load_scenario, portable
 from hitmac.envs.validation import NotNegative, convert, did_you_mean
@@ -253,8 +253,7 @@ def calibrate_camera(options: Calibrate) -> None:
     if (view := views[i]) is None:
         if min(options.picture) < 1:
             raise ValueError("--picture must be the size of the picture, width and height, for a camera without a view")
-        shared = {name: getattr(drivers[i], name) for name in SHARED if hasattr(drivers[i], name)}
-        view = View(position=scenario.sensor_positions[i], **shared)
+        view = View(**shared_with(drivers[i], scenario, i))
     view = dataclasses.replace(view, picture=options.picture) if min(options.picture) > 0 else view
     errors: Any = 0.0
     if options.seen_by:
@@ -265,9 +264,7 @@ def calibrate_camera(options: Calibrate) -> None:
     known: dict[str, Any] = {"height": height or None, "find_position": options.find_position}
     view, report, unknown = calibrate(rows, view, place_errors=errors, **known)
     print("\n".join(report + [f"the rows do not determine the {one}" for one in unknown]))
-    before = parse_yaml(read_text(options.cameras))
-    name = names_of(scenario)[i]
-    own = (before[name] if name in before else before[i]).get("view") or {}
+    own = camera_settings(options.cameras, scenario)[i].get("view") or {}
     keys = ["picture", "height", "focal", "distortion", "roll", "tilt", "zoom"] + ["position"] * options.find_position
     angles = ["zero", "sign", "tilt_zero", "tilt_sign"]
     found = {key: validation.plain(getattr(view, key)) for key in keys + angles}
@@ -278,7 +275,8 @@ def calibrate_camera(options: Calibrate) -> None:
     else:
         print(f"its driver has no zero: its program must turn to the heading {view.zero:g} + {view.sign:g} * pan")
     write_settings(options.cameras, scenario, i, settings | {"view": own | found})
-    print(f"{options.cameras}: {name} has the view found" + ", and its zeros and signs" * bool(settings))
+    name, also = names_of(scenario)[i], ", and its zeros and signs" * bool(settings)
+    print(f"{options.cameras}: {name} has the view found{also}")
 
 
 def _rows(options: Calibrate, view: View) -> np.ndarray:

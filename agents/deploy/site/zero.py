@@ -65,7 +65,7 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, A
     Raises ValueError, and leaves the file, if the settings are not its own, as those of an anchor.
     """
     text = path.read_bytes().decode()
-    expected = _settings(path, scenario)
+    expected = camera_settings(path, scenario)
     expected[i] |= settings
     root: Any = yaml.compose(text, yaml.SafeLoader)
     entry = next(value for key, value in root.value if key.value in (names_of(scenario)[i], str(i)))
@@ -82,11 +82,11 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, A
         text = text[:start] + new + text[end:]
     with whole_file(path) as temporary:
         temporary.write_bytes(text.encode())
-        if _settings(temporary, scenario) != expected:
+        if camera_settings(temporary, scenario) != expected:
             raise ValueError(f"{path} shares the settings of this camera with others; write {settings} there yourself")
 
 
-def _settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
+def camera_settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
     """Return the settings of every sensor in a valid file of cameras."""
     load_views(path, scenario)
     given, names = parse_yaml(read_text(path)), names_of(scenario)
