@@ -314,14 +314,13 @@ class _Supervisor:
     """
 
     def __init__(
-        self, name: str, camera: Camera, limits: Sequence[Any], timeout: float, tell: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic, *, zoom: Sequence[float] = (), view: float = math.nan,
+        self, name: str, camera: Camera, limits: Sequence[Sequence[float]], timeout: float,
+        tell: Callable[[str], None], clock: Callable[[], float], *, zoom: Sequence[float] = (), view: float = math.nan,
         privacy: Any = None,
     ) -> None:  # fmt: skip
         self.name, self.wake, self.ends, self.view = name, threading.Event(), False, view
-        given = limits if np.ndim(limits) > 1 else [limits]
         words = ("heading", "turn"), ("tilt", "tilt")
-        self.axes = [_Axis(*own, camera, limit) for own, limit in zip(words, given, strict=False)]
+        self.axes = [_Axis(*own, camera, limit) for own, limit in zip(words, limits, strict=False)]
         self._camera, self._zoom, self._timeout = camera, zoom, timeout
         self._tell, self._clock = tell, clock
         self._sent_at = -math.inf

@@ -110,10 +110,8 @@ def run(options: Options) -> None:
             live.paused = options.paused
             stack.callback(live.close)
         stack.callback(lambda: say(*faults.messages()))
-        source = None  # what can fail at once comes before what takes minutes
-        if options.detections != SIMULATED:
-            source = open_source(options.detections, inbox, faults)
-            stack.callback(source.close)
+        if options.detections != SIMULATED:  # what can fail at once comes before what takes minutes
+            stack.callback(open_source(options.detections, inbox, faults).close)
         for name, driver in zip(names, drivers, strict=True):
             try:
                 driver.heading()
@@ -131,9 +129,8 @@ def run(options: Options) -> None:
         loop.warm_up()
         gc.collect()
         gc.freeze()  # what is loaded is not searched for garbage again, which would take longer than a decision
-        if source is None:
-            source = Source(simulated(scenario, cameras), inbox, faults)
-            stack.callback(source.close)
+        if options.detections == SIMULATED:
+            stack.callback(Source(simulated(scenario, cameras), inbox, faults).close)
         inbox.clear()
         page = f"{', paused' * options.paused}; page: {live.address}" if live else ""
         say(f"running{page}; Ctrl-C stops the cameras and ends")

@@ -47,18 +47,18 @@ class Loop:
 
     def __init__(
         self, agent: Agent, scenario: Scenario, cameras: Cameras, inbox: Inbox, faults: Faults, *,
-        hands: Live | None = None, views: Sequence[View | None] = (), operations: Operations | None = None,
+        views: Sequence[View | None], operations: Operations, hands: Live | None = None,
         monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self.agent, self.scenario, self.cameras, self.inbox, self.faults = agent, scenario, cameras, inbox, faults
         self.names, self.hands, self._monotonic, self._wall = names_of(scenario), hands, monotonic, wall
         n = len(self.names)
         self._positions = np.array(scenario.sensor_positions)
-        self._operations = operations or Operations([], scenario)
+        self._operations = operations
         self._boxes: list[list[float]] = []  # of the step: camera, left, top, right, bottom, shares of the picture
         self._feed = DetectionFeed(scenario)
         speed, timeout = scenario.top_speed, self._feed.timeout
-        self._pictures = Pictures(views or [None] * n, cameras, self.names, faults, speed, timeout)
+        self._pictures = Pictures(views, cameras, self.names, faults, speed, timeout)
         self._events: list[tuple[int, float, Boxes]] = []  # camera, time and object of each since the last step
         self._state = started(agent.policy, [0])
         delay = scenario.command_delay  # time steps

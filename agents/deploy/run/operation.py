@@ -147,8 +147,7 @@ class Operations:
     """
 
     def __init__(self, given: Sequence[Operation], scenario: Scenario, policy: Any = None) -> None:
-        n, self._scenario = scenario.num_sensors, scenario
-        self.all = [*given] or [Operation()] * n
+        n, self._scenario, self.all = scenario.num_sensors, scenario, given
         self.budgets, self._seen = [Budget(own.moves_an_hour) for own in self.all], [-math.inf] * n
         self.returns = [own.manual_return or math.inf for own in self.all]
         self.rests = np.zeros(n, np.bool_)

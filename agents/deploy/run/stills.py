@@ -7,7 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -92,29 +92,24 @@ class _Same(urllib.request.HTTPRedirectHandler):
 class Stills:
     """Last pictures of cameras, fetched by a thread for each camera that has an address, while a page looks."""
 
-    def __init__(
-        self, given: Sequence[Still | None], names: Sequence[str], faults: Faults,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    def __init__(self, given: Sequence[Still | None], names: Sequence[str], faults: Faults) -> None:
         self.cameras = [i for i, own in enumerate(given) if own]
         self._last = dict[int, bytes]()
-        self._looked, self._clock, self._faults = dict.fromkeys(self.cameras, -LOOKED), clock, faults
+        self._looked, self._faults = dict.fromkeys(self.cameras, -LOOKED), faults
         self._wake, self._ends = {i: threading.Event() for i in self.cameras}, threading.Event()
         for i in self.cameras:
             threading.Thread(target=self._run, args=(i, given[i], names[i]), name="picture", daemon=True).start()
 
     def last(self, i: int) -> bytes:
-        """Return the last picture of a camera that is not too old, b"" without one, and ask for the next."""
-        if i not in self._wake:
-            return b""
-        self._looked[i] = self._clock()
+        """Return the last picture of one of the `cameras`, b"" without one that is new, and ask for the next."""
+        self._looked[i] = time.monotonic()
         self._wake[i].set()
         return self._last.get(i, b"")
 
     def _run(self, i: int, still: Still, name: str) -> None:
         works = True
         while not self._ends.is_set():
-            if self._clock() - self._looked[i] > LOOKED:
+            if time.monotonic() - self._looked[i] > LOOKED:
                 self._wake[i].clear()
                 self._last.pop(i, None)
                 self._wake[i].wait()

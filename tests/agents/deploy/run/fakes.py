@@ -8,6 +8,7 @@ import numpy as np
 from hitmac.agents import Agent
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.agents.deploy.run.loop import Loop
+from hitmac.agents.deploy.run.operation import Operation, Operations
 from tests.agents.tracking.test_tracks import HALL
 
 SITE = HALL.replace(
@@ -95,6 +96,7 @@ def made(events, *, agent=None, hands=None, fleet=None, site=SITE, **options):
     faults = Faults(quiet=2.0, clock=clock.monotonic)
     clocks = {"monotonic": clock.monotonic, "wall": clock.wall}
     site = site.replace(sensor_names=NAMES)
+    options = {"views": [None] * 2, "operations": Operations([Operation()] * 2, site)} | options
     loop = Loop(agent, site, fleet or Fleet(), Script(clock, events), faults, hands=hands, **options, **clocks)
     return loop, clock, policy
 

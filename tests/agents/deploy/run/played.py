@@ -12,6 +12,7 @@ from hitmac.agents.deploy.run.command import running
 from hitmac.agents.deploy.run.drivers import Visca
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.agents.deploy.run.loop import Loop
+from hitmac.agents.deploy.run.operation import Operations, load_operations
 from hitmac.agents.deploy.run.pictures import load_views
 from hitmac.agents.names import named_agent
 from hitmac.envs import load_scenario
@@ -88,6 +89,7 @@ class Played:
         self.cameras = PlayedCameras(drivers, scenario, faults.tell, self.clock)
         loop = Loop(
             named_agent(agent, scenario), scenario, self.cameras, self, faults, views=load_views(cameras, scenario),
+            operations=Operations(load_operations(cameras, scenario), scenario),
             monotonic=self.clock, wall=lambda: START + self.now,
         )  # fmt: skip
         loop.warm_up()

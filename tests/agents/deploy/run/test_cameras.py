@@ -64,7 +64,7 @@ class Rig:
     def __init__(self, limits=(-math.inf, math.inf), timeout=1.0):
         self.clock, self.said = Clock(), []
         self.motor = Motor(self.clock)
-        self.supervisor = _Supervisor("north", self.motor, limits, timeout, self.said.append, self.clock)
+        self.supervisor = _Supervisor("north", self.motor, [limits], timeout, self.said.append, self.clock)
 
     def run(self, seconds, rate=math.nan):
         until = self.clock.time + seconds
