@@ -162,7 +162,7 @@ class _Device(_Driver):
             words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
             raise ValueError(f"zooms is {[list(row) for row in self.zooms]}; it must be {words}")
         self._focal = 1.0 / np.tan(np.radians(self._views / 2.0))
-        self.answer = float("nan"), float("nan"), float("nan")
+        self.answer = math.nan, math.nan, math.nan
 
     def _read(self) -> tuple[float, float, float]:
         """Ask for pan and tilt of the device, degrees, and its zoom; NaN where the answer has none."""
@@ -181,7 +181,7 @@ class _Device(_Driver):
     def _view_of(self, position: float) -> float:
         """Return the field of view at a zoom position; NaN without `zooms` or a position."""
         if not len(self._positions) or np.isnan(position):
-            return float("nan")
+            return math.nan
         low, high = self._positions[[0, -1]]
         if not low - (slack := 0.01 * (high - low)) <= position <= high + slack:
             raise ValueError(f"the zoom is {position:g}, beyond {low:g} to {high:g}")
@@ -244,7 +244,7 @@ class Onvif(_Device):
         self._stops = [("Stop", {"PanTilt": True, "Zoom": False}), *self._moves]
         self._moves += [("RelativeMove", {}), ("AbsoluteMove", {})]
         self._zooming: list[tuple[str, dict[str, Any]]] = [("AbsoluteMove", {}), ("RelativeMove", {})]
-        widest = float(self._positions[0]) if self.zooms else float("nan")
+        widest = float(self._positions[0]) if self.zooms else math.nan
         self.answer = 0.0, 0.0, widest
         if not self.status:
             self._moves = self._moves[-1:]
@@ -255,7 +255,6 @@ class Onvif(_Device):
         return not self._moves[0][0].startswith("C")
 
     def _read(self) -> tuple[float, float, float]:
-        """Ask for pan and tilt of the device, degrees, and its zoom; NaN where the answer has none."""
         if not self.status:
             if self._service is None:
                 self._step_to(*self.answer[:2])
@@ -374,7 +373,7 @@ class Onvif(_Device):
 
 def _number(value: Any) -> float:
     """Return a number of an answer, NaN for none."""
-    return float("nan") if value is None else float(value)
+    return math.nan if value is None else float(value)
 
 
 _CLOCKS = 5.0
@@ -445,7 +444,7 @@ class Visca(_Device):
             raise ValueError(f"the answer {answer.hex(' ')} holds no pan")
         parts = ((digits[:-4], "pan"), (digits[-4:], "tilt"))
         pan, tilt = (_units(part, name, answer, signed=True) / self.units_per_degree for part, name in parts)
-        self._digits, zoom = len(digits) - 4, float("nan")
+        self._digits, zoom = len(digits) - 4, math.nan
         if self.zooms:
             with contextlib.suppress(_SyntaxError):  # of a device that does not report it
                 zoom = _units(self._ask(b"\x01\x10", b"\x81\x09\x04\x47\xff")[2:-1], "zoom")
@@ -592,28 +591,38 @@ SECTIONS = ("view", "operation", "page")
 """Settings of a camera that are settings themselves, of other parts than its driver."""
 
 
-def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
-    """Return the driver of every sensor: `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
+def read_cameras(kind: str | Path, scenario: Scenario) -> list[dict[str, Any]]:
+    """Return the settings of every sensor: the driver `kind`, a name in :data:`DRIVERS`, or as in a YAML file.
 
     The file maps every sensor, by name or number from 0, to the driver's name, `driver`, and the driver's settings.
-    Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
+    Raises ``ValueError``, which names the file, for another form.
     """
-    names, cameras, where = names_of(scenario), [], f"{kind}"
-    given: Any = {name: {"driver": kind} for name in names}
+    names = names_of(scenario)
+    if kind in DRIVERS:
+        return [{"driver": kind} for _ in names]
     try:
-        if kind not in DRIVERS:
-            given = parse_yaml(read_text(kind))
-            rows = given.items() if isinstance(given, dict) else ()
-            numbered: dict[Any, str] = dict(enumerate(names))
-            given = {numbered.get(key, key): own for key, own in rows}
+        given = parse_yaml(read_text(kind))
+        numbered: dict[Any, str] = dict(enumerate(names))
+        given = {numbered.get(key, key): own for key, own in given.items()} if isinstance(given, dict) else {}
         if given.keys() != set(names):
             words = f"it must hold the settings of each sensor: {', '.join(names)}"
             raise ValueError(f"it holds {in_short(given) or 'no sensor'}; {words}")
-        for i, name in enumerate(names):
-            where = f"{kind}: camera {name}"
-            cameras.append(_driver(given[name], name, scenario, i))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{where}: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{kind}: {error}") from None
+    return [dict(given[name]) if isinstance(given[name], dict) else {} for name in names]
+
+
+def load_cameras(kind: str | Path, scenario: Scenario) -> list[Camera]:
+    """Return the driver of every sensor, see :func:`read_cameras`.
+
+    Raises ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
+    """
+    cameras = []
+    for i, (name, settings) in enumerate(zip(names_of(scenario), read_cameras(kind, scenario), strict=True)):
+        try:
+            cameras.append(_driver(settings, name, scenario, i))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{kind}: camera {name}: {error}") from None
     return cameras
 
 
@@ -625,27 +634,23 @@ def load_sections(
     It is None where a sensor has none. `shared` gives settings of sensor i that the section may override. Raises
     ``ValueError`` or ``TypeError``, which names the file, the camera and the setting.
     """
-    names, found = names_of(scenario), [None] * scenario.num_sensors
-    given: Any = {} if kind in DRIVERS else parse_yaml(read_text(kind))
-    known = [field.name for field in dataclasses.fields(make)]
-    for key, own in given.items():
-        i = names.index(key) if key in names else key
-        if not isinstance(section := own.get(name), dict):
-            if section is not None:
-                raise ValueError(f"{kind}: camera {names[i]}: {name} is {shortly(section)}; it must be settings")
+    found, known = [None] * scenario.num_sensors, [field.name for field in dataclasses.fields(make)]
+    for i, (camera, settings) in enumerate(zip(names_of(scenario), read_cameras(kind, scenario), strict=True)):
+        if (section := settings.get(name)) is None:
             continue
         try:
+            if not isinstance(section, dict):
+                raise ValueError(f"{name} is {shortly(section)}; it must be settings")
             if unknown := section.keys() - set(known):
                 raise ValueError(f"unknown setting {in_short(unknown, known)} of {name}: known are {', '.join(known)}")
             found[i] = make(**shared(i) | section)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{kind}: camera {names[i]}: {error}") from None
+            raise type(error)(f"{kind}: camera {camera}: {error}") from None
     return found
 
 
-def _driver(settings: Any, name: str, scenario: Scenario, i: int) -> Camera:
+def _driver(settings: dict[str, Any], name: str, scenario: Scenario, i: int) -> Camera:
     """Return the driver of sensor i with these settings."""
-    settings = dict(settings) if isinstance(settings, dict) else {}
     driver, _ = settings.pop("driver", None), [settings.pop(name, None) for name in SECTIONS]  # see load_sections
     if not validation.is_among(driver, DRIVERS):
         raise ValueError(f"driver is {shortly(driver)}; it must be one of {', '.join(DRIVERS)}")

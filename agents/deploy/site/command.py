@@ -14,14 +14,14 @@ from hitmac.agents.command_line import Forms, run_form
 from hitmac.agents.deploy.camera import View
 from hitmac.agents.deploy.run.cameras import names_of
 from hitmac.agents.deploy.run.command import running
-from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, load_cameras, read_cameras
 from hitmac.agents.deploy.run.pictures import load_views, shared_with
 from hitmac.agents.deploy.site.calibrate import COLUMNS, calibrate, walked
 from hitmac.agents.deploy.site.check import check, proposed, read_recorded
 from hitmac.agents.deploy.site.homography import apply, fit_file, read_homography
 from hitmac.agents.deploy.site.plan import Frame, number, read_columns, read_plan
 from hitmac.agents.deploy.site.recordings import ENDINGS, READERS, write_recorded
-from hitmac.agents.deploy.site.zero import TURN, camera_settings, turned, write_settings
+from hitmac.agents.deploy.site.zero import TURN, turned, write_settings
 from hitmac.envs import validation
 from hitmac.envs.features import wrapped
 from hitmac.envs.files import check_output, dump_yaml, write_text
@@ -264,7 +264,7 @@ def calibrate_camera(options: Calibrate) -> None:
     known: dict[str, Any] = {"height": height or None, "find_position": options.find_position}
     view, report, unknown = calibrate(rows, view, place_errors=errors, **known)
     print("\n".join(report + [f"the rows do not determine the {one}" for one in unknown]))
-    own = camera_settings(options.cameras, scenario)[i].get("view") or {}
+    own = read_cameras(options.cameras, scenario)[i].get("view") or {}
     keys = ["picture", "height", "focal", "distortion", "roll", "tilt", "zoom"] + ["position"] * options.find_position
     angles = ["zero", "sign", "tilt_zero", "tilt_sign"]
     found = {key: validation.plain(getattr(view, key)) for key in keys + angles}

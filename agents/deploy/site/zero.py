@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from hitmac.agents.deploy.run.cameras import REST, Cameras, limited, names_of
-from hitmac.agents.deploy.run.drivers import Onvif, Visca
+from hitmac.agents.deploy.run.drivers import Onvif, Visca, read_cameras
 from hitmac.agents.deploy.run.pictures import load_views
 from hitmac.envs.features import wrapped
-from hitmac.envs.files import parse_yaml, read_text, whole_file
+from hitmac.envs.files import whole_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
 
@@ -65,7 +65,7 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, A
     Raises ValueError, and leaves the file, if the settings are not its own, as those of an anchor.
     """
     text = path.read_bytes().decode()
-    expected = camera_settings(path, scenario)
+    expected = _settings(path, scenario)
     expected[i] |= settings
     root: Any = yaml.compose(text, yaml.SafeLoader)
     entry = next(value for key, value in root.value if key.value in (names_of(scenario)[i], str(i)))
@@ -82,12 +82,11 @@ def write_settings(path: Path, scenario: Scenario, i: int, settings: dict[str, A
         text = text[:start] + new + text[end:]
     with whole_file(path) as temporary:
         temporary.write_bytes(text.encode())
-        if camera_settings(temporary, scenario) != expected:
+        if _settings(temporary, scenario) != expected:
             raise ValueError(f"{path} shares the settings of this camera with others; write {settings} there yourself")
 
 
-def camera_settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
+def _settings(path: Path, scenario: Scenario) -> list[dict[str, Any]]:
     """Return the settings of every sensor in a valid file of cameras."""
     load_views(path, scenario)
-    given, names = parse_yaml(read_text(path)), names_of(scenario)
-    return [dict(given[name] if name in given else given[i]) for i, name in enumerate(names)]
+    return read_cameras(path, scenario)

@@ -79,18 +79,6 @@ def test_wrong_options_end_in_one_line(arguments, words, site, capsys):
     assert words in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [("- {driver: simulated}", "it holds no sensor; it must hold the settings"), ("0: {driver: simulated}\n1:\n", "1")],
-)
-def test_a_cameras_file_of_another_form_is_refused(text, words, site, capsys):
-    (site / "cameras.yaml").write_text(text)
-    with pytest.raises(SystemExit) as end:
-        main(["random", "--cameras", "cameras.yaml", "--detections", "simulated", "--minutes", "0.01"])
-    assert end.value.code == 2
-    assert words in capsys.readouterr().err.splitlines()[-1]
-
-
 def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--log-detections"])
     said = capsys.readouterr()

@@ -66,10 +66,13 @@ def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
     ("text", "words"),
     [
         ("1", "it holds no sensor; it must hold the settings of each sensor: 0, 1"),
+        ("- {driver: simulated}", "it holds no sensor; it must hold the settings of each sensor: 0, 1"),
         ("0: {driver: simulated}", "it holds 0; it must hold the settings of each sensor: 0, 1"),
         ("{0: {driver: simulated}, 1: {driver: simulated}, south: {}}", "it holds 0, 1, south; it must hold"),
         ("[", "expected the node content"),
         ("{0: 3, 1: {}}", "camera 0: driver is None; it must be one of simulated, stdout, onvif, visca"),
+        ("{0: {driver: simulated}, 1: }", "camera 1: driver is None; it must be one of simulated, stdout"),
+        ("0: {driver: simulated} # \xfc", "'utf-8' codec can't decode byte 0xfc"),
         ("driver: onvive", "driver is 'onvive'; it must be one of"),
         ("driver: simulated, hots: a", "unknown setting hots: known are highest"),
         ("driver: onvif, password: a", "unknown setting password .did you mean password_env"),
@@ -84,7 +87,7 @@ def test_a_file_lists_the_driver_of_every_sensor(tmp_path, monkeypatch):
 def test_what_a_file_of_cameras_may_not_hold(text, words, tmp_path):
     file = tmp_path / "cameras.yaml"
     one = text.startswith("driver")
-    file.write_text(f"{{0: {{{text}}}, 1: {{driver: stdout}}}}" if one else text)
+    file.write_bytes((f"{{0: {{{text}}}, 1: {{driver: stdout}}}}" if one else text).encode("latin-1"))
     with pytest.raises(ValueError, match=f"(?s){re.escape(str(file))}: {'camera 0: ' * one}.*{words}"):
         load_cameras(file, HALL)
 
@@ -227,19 +230,14 @@ def servers(monkeypatch):
         yield onvif, visca
 
 
-def cameras_file(path, onvif, visca):
-    login = f"host: 127.0.0.1, port: {onvif.port}, user: operator, password_env: HALL_PASSWORD"
-    path.write_text(
-        f"0: {{driver: onvif, {login}, highest_rate: {onvif.motor.highest_rate}, zero: 30}}\n"
-        f"1: {{driver: visca, host: 127.0.0.1, port: {visca.port}, zero: 200}}\n"
-        "2: {driver: simulated}\n"
-    )
-    return path
+def onvif(server, **options):
+    login = {"user": "operator", "password_env": "HALL_PASSWORD"}
+    return Onvif(host="127.0.0.1", port=server.port, **login, **options)
 
 
 def test_onvif_moves_and_stops_with_a_timeout_of_the_device(servers):
     server, motor = servers[0], servers[0].motor
-    camera = Onvif(host="127.0.0.1", port=server.port, user="operator", password_env="HALL_PASSWORD", zero=30.0)
+    camera = onvif(server, zero=30.0)
     assert camera.heading() == pytest.approx(50.0)
     camera.turn(-30.0)
     assert motor.orders == [30.0]
@@ -256,7 +254,7 @@ def test_onvif_names_what_is_wrong(servers, monkeypatch):
         Onvif(host="127.0.0.1", port=port).heading()
     monkeypatch.setenv("HALL_PASSWORD", "guessed")
     with pytest.raises(Exception, match="not authorized") as refused:
-        Onvif(host="127.0.0.1", port=port, user="operator", password_env="HALL_PASSWORD").heading()
+        onvif(servers[0]).heading()
     assert "guessed" not in str(refused.value)
     monkeypatch.setitem(sys.modules, "onvif", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'hitmac\[cameras\]'"):
@@ -266,7 +264,7 @@ def test_onvif_names_what_is_wrong(servers, monkeypatch):
 @pytest.mark.parametrize("refused", [(), ("Timeout",), ("Stop",), ("Timeout", "Stop")])
 def test_onvif_goes_round_what_a_device_refuses(refused, servers):
     server, motor = servers[0], servers[0].motor
-    camera = Onvif(host="127.0.0.1", port=server.port, user="operator", password_env="HALL_PASSWORD")
+    camera = onvif(server)
     for known in ((), refused):
         server.refused = known
         camera.turn(-30.0)
@@ -280,8 +278,7 @@ def test_onvif_goes_round_what_a_device_refuses(refused, servers):
 
 
 def ptz(server, **options):
-    login = {"host": "127.0.0.1", "port": server.port, "user": "operator", "password_env": "HALL_PASSWORD"}
-    return Onvif(**login, zero=30.0, tilt_zero=10.0, zooms=[(0, 60), (1, 10)], **options)
+    return onvif(server, zero=30.0, tilt_zero=10.0, zooms=[(0, 60), (1, 10)], **options)
 
 
 @pytest.mark.parametrize("refused", [(), ("ContinuousMove",), ("ContinuousMove", "RelativeMove")])
@@ -427,9 +424,8 @@ def test_the_zooms_of_a_device_reach_as_far_as_the_sites(tmp_path):
 def test_onvif_says_that_the_clock_of_the_device_is_wrong(servers, monkeypatch):
     monkeypatch.setenv("HALL_PASSWORD", "guessed")
     servers[0].ahead = 3600.0
-    camera = Onvif(host="127.0.0.1", port=servers[0].port, user="operator", password_env="HALL_PASSWORD")
     with pytest.raises(PermissionError, match=r"not authorized; the clock of the device is \+3(600|599) s off"):
-        camera.heading()
+        onvif(servers[0]).heading()
 
 
 def test_visca_without_a_header_over_tcp():
@@ -490,7 +486,13 @@ def fail_and_recover(fault, servers, cameras, said, rates):
 def test_cameras_that_fail_one_way_after_the_other(servers, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     hall = Scenario(num_sensors=3, pan_limits=[[-30, 90], [150, 230], [-180, 180]])
-    drivers, said = load_cameras(cameras_file(tmp_path / "cameras.yaml", *servers), hall), []
+    login = "user: operator, password_env: HALL_PASSWORD"
+    (tmp_path / "cameras.yaml").write_text(
+        f"0: {{driver: onvif, host: 127.0.0.1, port: {servers[0].port}, {login}, zero: 30}}\n"
+        f"1: {{driver: visca, host: 127.0.0.1, port: {servers[1].port}, zero: 200}}\n"
+        "2: {driver: simulated}\n"
+    )
+    drivers, said = load_cameras(tmp_path / "cameras.yaml", hall), []
     cameras = Cameras(drivers, hall, said.append, timeout=0.6)
     assert not until(lambda: np.isfinite(cameras.headings).all(), cameras, said, [0.0, 0.0, 0.0])
     np.testing.assert_allclose(cameras.headings, [50.0, 190.0, 0.0], atol=1.0)
