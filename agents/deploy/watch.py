@@ -55,19 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stop_on_bad_input(PROGRAM):
         convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
         check_output("--to", options.to, ".html")
+        seed, speed = options.seed, options.sub_steps_per_second
         if options.agents[0].endswith(ENDING):
             logged = read_log(options.agents[0])
-            speed = options.sub_steps_per_second
-            shown = page(logged.scenario, options.seed, [record_log(logged)], speed, logged.private)
-            write_text(options.to, shown)
+            write_text(options.to, page(logged.scenario, seed, [record_log(logged)], speed, logged.private))
             names = [logged.agent]
         else:
             scenario = load_scenario(options.scenario).following(options.tracks, options.columns)
             agents = named_agents(options.agents, scenario, options.device)
             names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
             agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
-            names, length, speed = [agent.name for agent in agents], options.sub_steps, options.sub_steps_per_second
-            save_replay(options.to, agents, scenario, seed=options.seed, sub_steps=length, speed=speed)
+            names = [agent.name for agent in agents]
+            save_replay(options.to, agents, scenario, seed=seed, sub_steps=options.sub_steps, speed=speed)
     print(f"{options.to}: {', '.join(names)}; {options.to.stat().st_size / 1000:.0f} kB")
     # Without a display, a text browser would take over the terminal.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

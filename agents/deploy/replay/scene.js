@@ -238,29 +238,26 @@ class Scene {
     context.strokeStyle = this.colour("attention");
     this.each("targets", (j) => {
       const share = episode.pair(name, shown.frame, shown.sensor, j);
-      if (share < 0.01 || !this.isPlaced(j)) return;
+      const kind = this.attendedAs(j);
+      if (share < 0.01 || !kind) return;
       context.globalAlpha = 0.3 + 0.6 * share;
       context.lineWidth = 0.5 + 9 * share;
-      this.path([this.placeOf("sensor", shown.frame, shown.sensor), this.placeAttended(j)]);
+      this.path([this.placeOf("sensor", shown.frame, shown.sensor), this.placeOf(kind, shown.frame, j)]);
     });
     context.globalAlpha = 1;
   }
 
-  // True if the target has a known place to draw attention to.
-  isPlaced(j) {
+  // Kind of the place of a target to which attention is drawn; "": it has none.
+  attendedAs(j) {
     const age = this.ageOf(j);
-    return age > 0 || (age === 0 && this.episode.series.present.whole(this.shown.frame, j));
+    if (age > 0) return "known";
+    return age === 0 && this.episode.series.present.whole(this.shown.frame, j) ? "target" : "";
   }
 
   // Sub-steps since any sensor saw a target; 0: seen now, or full knowledge; -1: never.
   ageOf(j) {
     const age = this.episode.series.age?.whole(this.shown.frame, j) ?? 0;
     return age === 65535 ? -1 : age;
-  }
-
-  // Known place of a target that a sensor attends to.
-  placeAttended(j) {
-    return this.placeOf(this.ageOf(j) > 0 ? "known" : "target", this.shown.frame, j);
   }
 
   sensor(i) {

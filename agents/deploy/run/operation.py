@@ -83,19 +83,16 @@ def load_operations(kind: str | Path, scenario: Scenario) -> list[Operation]:
     limits, tilts = limits_of(scenario), make_mount(scenario).limit
     for i, (name, own) in enumerate(zip(names_of(scenario), found, strict=True)):
         heading, tilt, view = own.rest
-        try:
-            turned = math.nan if heading is None else within(np.array([heading]), limits[i : i + 1])[0]
-            for label, given, value, spans in (
-                ("heading", heading, turned, limits[i : i + 1]),
-                ("tilt", tilt, tilt, tilts[i : i + 1]),
-                ("view", view, view, [scenario.zoom] if scenario.zoom else []),
-            ):
-                low, high = spans[0] if len(spans) else (math.inf, -math.inf)
-                if given is not None and value is not None and not low <= value <= high:
-                    words = f"within the site's, {low:g} to {high:g}" if low <= high else "left out, as the site's are"
-                    raise ValueError(f"rest_{label} is {given:g}; it must be {words}")
-        except ValueError as error:
-            raise ValueError(f"{kind}: camera {name}: {error}") from None
+        turned = None if heading is None else within(np.array([heading]), limits[i : i + 1])[0]
+        for label, given, value, spans in (
+            ("heading", heading, turned, limits[i : i + 1]),
+            ("tilt", tilt, tilt, tilts[i : i + 1]),
+            ("view", view, view, [scenario.zoom] if scenario.zoom else []),
+        ):
+            low, high = spans[0] if len(spans) else (math.inf, -math.inf)
+            if value is not None and not low <= value <= high:
+                words = f"within the site's, {low:g} to {high:g}" if low <= high else "left out, as the site's are"
+                raise ValueError(f"{kind}: camera {name}: rest_{label} is {given:g}; it must be {words}")
     return found
 
 
