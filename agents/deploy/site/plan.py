@@ -200,12 +200,11 @@ def _feature(where: str, feature: Any) -> tuple[str, list[list[np.ndarray]], dic
     if shape not in GEOMETRIES[kind]:
         raise _ForeignError(f"a {kind} must be a {' or '.join(GEOMETRIES[kind])}, not {shape or 'without a geometry'}")
     with reading(where, "a feature of a plan"):
-        if shape in ("Point", "MultiPoint"):
-            parts = [[[point]] for point in ([lines] if shape == "Point" else lines)]
-        else:
-            parts = {"LineString": [[lines]], "MultiLineString": [[line] for line in lines], "Polygon": [lines]}.get(
-                shape, lines
-            )
+        parts = lines if shape.startswith("Multi") else [lines]
+        if shape.endswith("Point"):
+            parts = [[[point]] for point in parts]
+        elif shape.endswith("LineString"):
+            parts = [[line] for line in parts]
         places = [
             [[[number(where, name, point[k]) for k, name in enumerate("xy")] for point in line] for line in part]
             for part in parts
