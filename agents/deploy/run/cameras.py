@@ -98,18 +98,16 @@ class Cameras:
         self, drivers: Sequence[Camera], scenario: Scenario, tell: Callable[[str], None], *, timeout: float,
         privacy: Sequence[Any] = (), clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        tilts, view = make_mount(scenario).limit.tolist(), scenario.of_each_sensor("field_of_view")
-        self._tell, self._clock, self._all = tell, clock, []
-        for i, (name, driver, pan) in enumerate(
-            zip(names_of(scenario), drivers, limits_of(scenario).tolist(), strict=True)
-        ):
-            limits = [pan, *tilts[i : i + 1]]
-            own = privacy[i] if privacy else None
-            self._all.append(
-                _Supervisor(
-                    name, driver, limits, timeout, tell, clock, zoom=scenario.zoom, view=view[i], privacy=own,
-                )
-            )  # fmt: skip
+        pans, tilts = limits_of(scenario).tolist(), make_mount(scenario).limit.tolist()
+        view = scenario.of_each_sensor("field_of_view")
+        self._tell, self._clock = tell, clock
+        self._all = [
+            _Supervisor(
+                name, driver, [pans[i], *tilts[i : i + 1]], timeout, tell, clock, zoom=scenario.zoom, view=view[i],
+                privacy=privacy[i] if privacy else None,
+            )
+            for i, (name, driver) in enumerate(zip(names_of(scenario), drivers, strict=True))
+        ]  # fmt: skip
         self._threads = [threading.Thread(target=one.run, daemon=True) for one in self._all]
         for thread in self._threads:
             thread.start()

@@ -353,20 +353,15 @@ def test_a_camera_turns_while_its_button_is_pressed(tab, live):
     until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
     shown(tab, live, f"!{BUTTON.format(3, TURN_RIGHT)}.parentElement.hidden")
     tab.run(f"{BUTTON.format(0, TURN_RIGHT)}.scrollIntoView()")
-    box = tab.run(f"{BUTTON.format(0, TURN_RIGHT)}.getBoundingClientRect().toJSON()")
-    mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
-    tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
-    until(tab, lambda: live.by_hand == {0: -10.0, 3: 0.0})
-    tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | {"x": 3})
-    until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
-    for way, rate in ((TURN_LEFT, 10.0), (TURN_RIGHT, -10.0)):  # the button pressed before loses the focus
+    # Each time, the button pressed before loses the focus.
+    for way, rate, released in ((TURN_RIGHT, -10.0, {"x": 3}), (TURN_LEFT, 10.0, {}), (TURN_RIGHT, -10.0, {})):
         box = tab.run(f"{BUTTON.format(0, way)}.getBoundingClientRect().toJSON()")
         mouse = {"x": box["x"] + 5, "y": box["y"] + 5, "button": "left", "clickCount": 1}
         tab.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
         until(tab, lambda rate=rate: live.by_hand == {0: rate, 3: 0.0})
         tab.run("new Promise((resolve) => setTimeout(resolve, 50))")
         assert tab.run("live.then((page) => page.hands.get(0))") == np.sign(rate)
-        tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        tab.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse | released)
         until(tab, lambda: live.by_hand == {0: 0.0, 3: 0.0})
     tab.run(BUTTON.format(3, TURN_LEFT) + ".focus()")
     key(tab, "keyDown", "Enter")
