@@ -156,12 +156,12 @@ class _Device(_Driver):
         if self.tilt_sign not in (-1, 1) or low >= high:
             given = f"tilt_sign is {self.tilt_sign:g}, tilt_range {[low, high]}"
             raise ValueError(f"{given}; they must be -1 or 1, and [low, high] with low under high")
-        self._positions, self._views = np.array(self.zooms, np.float64).reshape(-1, 2).T
-        falls = (np.diff(self._positions) > 0).all() and (np.diff(self._views) < 0).all()
-        if len(self.zooms) == 1 or not falls or not ((self._views > 0) & (self._views < 180)).all():
+        self._positions, views = np.array(self.zooms, np.float64).reshape(-1, 2).T
+        falls = (np.diff(self._positions) > 0).all() and (np.diff(views) < 0).all()
+        if len(self.zooms) == 1 or not falls or not ((views > 0) & (views < 180)).all():
             words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
             raise ValueError(f"zooms is {[list(row) for row in self.zooms]}; it must be {words}")
-        self._focal = 1.0 / np.tan(np.radians(self._views / 2.0))
+        self._focal = 1.0 / np.tan(np.radians(views / 2.0))
         self.answer = math.nan, math.nan, math.nan
 
     def _read(self) -> tuple[float, float, float]:
@@ -424,17 +424,16 @@ class Visca(_Device):
         super().__post_init__()
         if self.preset and not (self.preset.isdecimal() and int(self.preset) < 255):
             raise ValueError(f"preset is {self.preset!r}; it must be a number from 0 to 254")
-        if len(self.tilt_speeds) > 23 or any(np.diff(self.tilt_speeds) <= 0.0):
-            raise ValueError(f"tilt_speeds is {list(self.tilt_speeds)}; it must be at most 23 increasing rates")
-        speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
-        if len(speeds) > 24 or any(np.diff(speeds) <= 0.0):
-            raise ValueError(f"speeds is {list(speeds)}; it must be at most 24 increasing rates")
-        self.speeds, self.highest_rate = speeds, speeds[-1]
-        self._tilt_speeds = self.tilt_speeds or speeds[:23]
-        if self.transport == "tcp" and self.framing != "plain":
-            raise ValueError(f"framing is {self.framing}; it must be plain with transport tcp")
+        self.speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
+        self.highest_rate, self._tilt_speeds = self.speeds[-1], self.tilt_speeds or self.speeds[:23]
         self._socket: socket.socket | None = None
         self.steps, self.sent, self._digits = False, (0.0, 0.0), 4  # of the pan
+
+    def _rules_of_visca(self) -> validation.Rules:
+        for name, most in (("speeds", 24), ("tilt_speeds", 23)):
+            rates = getattr(self, name)
+            yield name, len(rates) <= most and (np.diff(rates) > 0.0).all(), f"at most {most} increasing rates"
+        yield "framing", self.transport == "udp" or self.framing == "plain", "plain with transport tcp"
 
     def _read(self) -> tuple[float, float, float]:
         """Ask for pan and tilt of the device, degrees, and with `zooms` for its zoom, else NaN."""
