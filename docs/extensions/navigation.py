@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from sphinx.application import Sphinx
 
-from extensions.files import DOCS
 from extensions.repository_pages import PAGES
 from hitmac.envs import TASKS
 
 NAVIGATION = {
     "Begin": ["tutorial", "README <project/readme>"],
-    "Simulate": ["environments", "site", "cameras", "detections", "duel"],
-    "Learn and compare": ["evaluation", "scale", "results", "pretrained/index", "deploy"],
+    "Learn and compare": ["train", "evaluation", "benchmark", "scale", "results", "pretrained/index"],
+    "Simulate": ["environments", "duel", "examples", "speed"],
+    "Turn cameras": ["site", "cameras", "detections", "pixels", "deploy", "run"],
     "Encode": ["encoder", "mathematics", "project/gallery"],
     "Extend": ["extend"],
     "Reference": ["reference/perception", "reference/envs", "reference/agents"],
-    "Project": ["paper", "speed", "project/changelog", "project/contributing", "project/tools", "project/recordings"],
+    "Project": ["paper", "project/changelog", "project/contributing", "project/tools", "project/recordings"],
 }
-"""Pages under each caption; a page of docs/ that is not listed stands under "Extend"."""
+"""Pages under each caption: all of them, of which the build warns otherwise."""
 
 BELOW = {
     "environments": [f"environments/{task.lower()}" for task in TASKS],
@@ -32,11 +32,7 @@ def trees(page: str) -> str:
         return tree(BELOW[page])
     if page != "index":
         return ""
-    listed = {shown for pages in NAVIGATION.values() for shown in pages}
-    others = sorted({path.stem for path in DOCS.glob("*.md")} - listed - {"index"})
-    return "".join(
-        tree([*pages, *(others if caption == "Extend" else [])], caption) for caption, pages in NAVIGATION.items()
-    )
+    return "".join(tree(pages, caption) for caption, pages in NAVIGATION.items())
 
 
 def tree(pages: list[str], caption: str = "") -> str:
