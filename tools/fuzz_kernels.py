@@ -76,7 +76,13 @@ def _tasks() -> list[envs.Task]:
     return [task("mate-2v4-0" if task.team == "targets" else "hit-mac", 2, 0) for task in TASKS.values()]
 
 
-def action(given: Any) -> None:
+@st.composite
+def _actions(draw: Any) -> Any:
+    number = draw(st.integers(0, len(_tasks()) - 1))
+    return number, draw(changed_array(np.zeros((2, *_tasks()[number].action_space.shape), np.int64)))
+
+
+def action(given: tuple[int, Any]) -> None:
     """Step a task."""
     number, actions = given
     task = _tasks()[number]
@@ -233,12 +239,11 @@ def _places() -> st.SearchStrategy[Any]:
     return st.tuples(some, st.one_of(st.none(), st.integers(0, 9), junk), mask)
 
 
-_ACTIONS = [np.zeros(shape, np.int64) for shape in ((2, 4), (2, 4), (2, 20))]  # of each task
 KERNEL_PARTS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object]]] = {
     "scenario": (changed_parameters(), scenario),
     "state": (st.deferred(lambda: changed_arrays(_simulator().get_state())), state),
     "place": (_places(), place),
-    "action": (st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), changed_array(_ACTIONS[k]))), action),
+    "action": (_actions(), action),
     "agent": (_observations(), agent),
     "tracker": (changed_arrays(_TRACKER, 2), tracker),
     "measured": (changed_arrays(_MEASURED, 2), measured),
