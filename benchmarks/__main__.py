@@ -69,30 +69,6 @@ def simulator() -> None:
         print(f"  {scenario:<9} {batch:>6} {threads:>7} {rates[0]:>17,.0f} {rates[1]:>15,.0f} {per_pair:>8.1f}")
 
 
-def detections() -> None:
-    from hitmac import envs
-    from hitmac.envs.parts.detections import DetectionObserver
-
-    print("\ndetections without names, hit-mac, 1024 scenes, per second of processor time on one thread; best of 5")
-    errors = {"position_noise": 10, "missed_detections": 0.1, "false_detections": 0.02}
-    for knowledge in ("shared", "full"):
-        scenario = envs.load_scenario("hit-mac").replace(identities=False, knowledge=knowledge, **errors)
-        simulator, observer = envs.Simulator(scenario, 1024, seed=0, num_threads=1), DetectionObserver(scenario)
-        action = np.ones((1024, 4), np.int64)
-
-        def run(step: bool, simulator: Any = simulator, observer: Any = observer, action: Any = action) -> float:
-            began = time.process_time()
-            for _ in range(100):
-                if step:
-                    simulator.step(action)
-                observer.observe(simulator)
-            return 102_400 / (time.process_time() - began)
-
-        run(True)
-        looks, both = (best(lambda step=step, run=run: run(step)) for step in (False, True))
-        print(f"  {knowledge:<6} observations {looks:>10,.0f}, sub-steps with observations {both:>10,.0f}")
-
-
 def memory() -> None:
     import tracemalloc
 
@@ -109,53 +85,45 @@ def memory() -> None:
     print(f"\nmemory: 4096 scenes of 4 x 5, stepped and observed: {peak:.0f} MB at most")
 
 
-def planner() -> None:
+def plans(name: str, scenario: str, scenes: int, calls: int) -> float:
+    """Measure plans per second of processor time of an agent with the memory of `calls` sub-steps, in as many calls."""
     from hitmac.agents import scripted_agent
     from hitmac.envs.tasks import CoverageTask
 
-    print("\nplans/s of 4 sensors, hit-mac, 100 scenes, one thread; best of 5")
-    for name in ("planner", "planner-fast"):
-        agent = scripted_agent(name, "hit-mac")
-        task = CoverageTask("hit-mac", 100, 0, features=agent.features)
-        state = None
-        for _ in range(20):  # with a memory, as in an episode
-            action, state = agent.predict(task.observe(), state)
-            task.step(action)
-        shown = task.observe()
+    agent = scripted_agent(name, scenario)
+    task = CoverageTask(scenario, scenes, 0, features=agent.features)
+    state = None
+    for _ in range(calls):
+        action, state = agent.predict(task.observe(), state)
+        task.step(action)
+    shown = task.observe()
 
-        def run(agent: Any = agent, shown: Any = shown, state: Any = state) -> float:
-            began = time.perf_counter()
-            for _ in range(20):
-                agent.predict(shown, state)
-            return 20 * len(shown["mask"]) / (time.perf_counter() - began)
+    def run() -> float:
+        began = time.process_time()
+        for _ in range(calls):
+            agent.predict(shown, state)
+        return calls * scenes / (time.process_time() - began)
 
-        print(f"  {name:<12} {best(run):>8,.0f}")
+    return best(run)
+
+
+def planner() -> None:
+    print("\nplans of all sensors, 100 scenes, per second of processor time on one core; best of 5")
+    for scenario, names in (
+        ("hit-mac", ("planner", "planner-fast")),
+        ("examples/site/site.yaml", ("planner", "belief-planner")),
+    ):
+        for name in names:
+            print(f"  {scenario:<24} {name:<14} {plans(name, scenario, 100, 20):>8,.0f}")
 
 
 def courts() -> None:
     from hitmac import envs
-    from hitmac.agents import scripted_agent
-    from hitmac.envs.tasks import CoverageTask
 
     names = "belief-planner-fast", "belief-planner-fastest"
     print("\nplans of all sensors of a court, 1024 scenes, per second of processor time on one core; best of 5")
     for court in (name for name in envs.presets() if envs.load_scenario(name).rails):
-        rates = []
-        for name in names:
-            agent = scripted_agent(name, court)
-            task = CoverageTask(court, 1024, 0, features=agent.features)
-            state = None
-            for _ in range(5):
-                action, state = agent.predict(task.observe(), state)
-                task.step(action)
-            shown = task.observe()
-
-            def run(agent: Any = agent, shown: Any = shown, state: Any = state) -> float:
-                began = time.process_time()
-                agent.predict(shown, state)
-                return len(shown["mask"]) / (time.process_time() - began)
-
-            rates.append(f"{name} {best(run):,.0f}")
+        rates = [f"{name} {plans(name, court, 1024, 5):,.0f}" for name in names]
         print(f"  {court:<13}", ", ".join(rates))
 
 
@@ -210,24 +178,6 @@ def export() -> None:
 
         run()
         print(f"  {name:<39} {1e3 / best(run):.2f}")
-
-
-def pictures() -> None:
-    from hitmac.envs.render import Picture
-    from hitmac.envs.tasks import CoverageTask
-
-    print("\npictures/s at 600 x 600; best of 5")
-    for name in ("hit-mac", "obstacles", "large"):
-        task = CoverageTask(name, 1, 0)
-        picture = Picture(task.scenario, 600)
-
-        def run(picture: Picture = picture, task: CoverageTask = task) -> float:
-            began = time.perf_counter()
-            for _ in range(20):
-                picture.of_task(task, 0)
-            return 20 / (time.perf_counter() - began)
-
-        print(f"  {name:<9} {best(run):>4.0f}")
 
 
 def coordinator() -> None:
@@ -314,8 +264,8 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, duel, detections, busy, city, memory, pictures, coordinator, planner, beliefs, tracking, courts,
-        export, attention, critic, devices, gymnasium, start, training, hierarchy, rllib,
+        simulator, duel, busy, city, memory, coordinator, planner, beliefs, tracking, courts, export, attention,
+        critic, devices, gymnasium, start, training, hierarchy, rllib,
     )
 }  # fmt: skip
 
