@@ -5,25 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import gymnasium
-import numpy as np
 from sphinx.application import Sphinx
 
 from extensions.files import DOCS, write
-from hitmac.agents import load_executor
 from hitmac.agents.evaluate import save_film
-from hitmac.envs.render import Picture, save_pictures
-from hitmac.envs.tasks import TASKS, ExecutorTask, Task
-from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
+from hitmac.envs.tasks import TASKS, Task
 
 FOLDER = DOCS / "environments"
-SEED, SIZE = 0, 400
+SEED = 0
 AGENTS = {
     "Coverage": "pretrained:flat",
-    "Executor": "pretrained:hit-mac",
+    "Executor": "assign-in-range",
     "Coordinator": "pretrained:hit-mac",
     "Transport": "planner-fast",
 }
-"""Who plays in the film of a task; in the executor's, the hierarchy's lower level alone."""
+"""Who plays in the film of a task."""
 
 LEGEND = """\
 Blue wedges are what sensors see. A target that is seen is a green disc, another one a red ring. Purple lines lead
@@ -85,37 +81,12 @@ def environment_page(task: type[Task]) -> str:
     ))  # fmt: skip
 
 
-def save_film_of(task: type[Task], path: Path) -> None:
-    """Film an episode of a task's environment, of which another seed or agent would show something else."""
-    agent, scenario = AGENTS[task.spec.name], task.spec.scenario
-    if task is ExecutorTask:
-        _film_executor(path, agent, scenario)
-    else:
-        save_film(path, agent, scenario, seed=SEED, sub_steps=300, every=3, size=SIZE)
-
-
-def _film_executor(path: Path, agent: str, scenario: str) -> None:
-    """Film an episode in which an executor turns the sensors towards the goals that the environment gives them."""
-    level = load_executor(agent, scenario)
-    task = ExecutorTask(
-        scenario, 1, SEED, features=level.features, padding=level.padding, row_id=level.row_id
-    )  # fmt: skip
-    sensors, decisions = task.scenario.num_sensors, len(task.scenario.decisions)
-    picture, pictures = Picture(task.scenario, SIZE), []
-    state, start = level.start_sensors([SEED], sensors), np.ones(sensors, np.bool_)
-    for _ in range(task.spec.episode_steps):
-        turns, state = level.policy.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
-        task.step(unflatten_sensors(turns, sensors, decisions))
-        start[:] = False
-        pictures.append(picture.of_task(task, 0))
-    save_pictures(path, pictures)
-
-
 def _write_pages(app: Sphinx, config: object) -> None:
     for task in TASKS.values():
         name = task.spec.name.lower()
         write(FOLDER / f"{name}.md", environment_page(task))
-        save_film_of(task, FOLDER / f"{name}.gif")
+        film = FOLDER / f"{name}.gif"
+        save_film(film, AGENTS[task.spec.name], task.spec.scenario, seed=SEED, sub_steps=300, every=3)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
