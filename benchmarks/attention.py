@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception import AMCCritic, AttentionLayer, MultiHeadAttention
+from hitmac.perception import AMCCritic, AttentionLayer
 
 WIDTH = 128
 
@@ -27,15 +27,10 @@ def milliseconds(calls: Mapping[str, Callable[[], None]], repeats: int) -> dict[
     return least
 
 
-def written_out(layer: AttentionLayer, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Compute the paper's layer in four lines."""
+def written_out(layer: AttentionLayer, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the paper's layer in three lines."""
     query, key, value = torch.tanh(layer.Q(x)), torch.tanh(layer.K(x)), torch.tanh(layer.V(x))
-    scores = torch.bmm(query, key.transpose(1, 2))
-    if mask is not None:
-        scores = scores.masked_fill(~mask.unsqueeze(1), -1e9)
-    z = torch.bmm(torch.softmax(scores, -1), value)
-    if mask is not None:
-        z = z * mask.unsqueeze(-1)
+    z = torch.bmm(torch.softmax(torch.bmm(query, key.transpose(1, 2)), -1), value)
     return z, z.sum(1)
 
 
@@ -43,11 +38,6 @@ def forms() -> dict[str, Form]:
     """Return the compared forms by name, with shared parameters where they have the same."""
     torch.manual_seed(0)
     layer, multi_head = AttentionLayer(WIDTH, WIDTH), nn.MultiheadAttention(WIDTH, 1, batch_first=True)
-    ours = MultiHeadAttention(WIDTH)
-
-    def causal(x: Tensor) -> tuple[Tensor, Tensor]:
-        z, _ = ours(x, causal=True)
-        return z, z.sum(1)
 
     def theirs(x: Tensor) -> tuple[Tensor, Tensor]:
         z, _ = multi_head(x, x, x, need_weights=False)
@@ -57,7 +47,6 @@ def forms() -> dict[str, Form]:
         "AttentionLayer": layer,
         "written out": lambda x: written_out(layer, x),
         "nn.MultiheadAttention": theirs,
-        "causal MultiHeadAttention": causal,
     }
 
 
@@ -98,40 +87,26 @@ def attention() -> None:
         gradients = (torch.randn(batch, length, WIDTH), torch.randn(batch, WIDTH))
         calls = {name: trained(form, x, gradients) for name, form in forms().items()}
         compare(f"forward and backward, {batch} x {length}", milliseconds(calls, repeats), "written out")
-    for batch in (1, 64):
-        x, mask = torch.randn(batch, 20, WIDTH), torch.rand(batch, 20) > 0.3
-        some = forms()
-        layer = some["AttentionLayer"]
-        assert isinstance(layer, AttentionLayer)
-        calls = {name: used(some[name], x) for name in ("AttentionLayer", "written out")}
-        compare(f"no gradient, {batch} x 20", milliseconds(calls, 100), "written out", 20)
-        masked = {
-            "AttentionLayer": used(lambda x, layer=layer, mask=mask: layer(x, mask), x),
-            "written out": used(lambda x, layer=layer, mask=mask: written_out(layer, x, mask), x),
-        }
-        compare(f"the same, masked, {batch} x 20", milliseconds(masked, 100), "written out", 20)
+    x = torch.randn(64, 20, WIDTH)
+    calls = {name: used(form, x) for name, form in forms().items() if name != "nn.MultiheadAttention"}
+    compare("no gradient, 64 x 20", milliseconds(calls, 100), "written out", 20)
     print("  time, and peak memory above that of 20 pairs, forward and backward, one scene:")
-    for length in (20, 320, 3000, 6000, 12000):
-        names = ("AttentionLayer", "written out", "causal MultiHeadAttention")
-        print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in names))
+    print("  3000 pairs: " + ", ".join(peak(name, 3000) for name in ("AttentionLayer", "written out")))
 
 
-def peak(name: str, length: int, *, backward: bool = True) -> str:
-    """Measure time and memory of one form, or of the AMC critic, at one length, in a separate process.
+def peak(name: str, length: int) -> str:
+    """Measure time and memory of one form at one length, forward and backward, in a separate process.
 
     The 100 MB of the libraries that compile kernels, loaded once from 512 tokens on, do not count.
     """
-    if name == "written out" and length > 6000:
-        return f"{name} not run"
     code = (
         "import re, time, torch; from pathlib import Path; from benchmarks.attention import *\n"
         "torch.set_num_threads(2)\n"
-        "made = AMCCritic(WIDTH)\n"
-        f"form = {{**forms(), 'AMCCritic': lambda z: (made(z),)}}[{name!r}]\n"
+        f"form = forms()[{name!r}]\n"
         "def run(length):\n"
-        f"    x = torch.randn(1, length, WIDTH, requires_grad={backward}); torch.set_grad_enabled({backward})\n"
+        "    x = torch.randn(1, length, WIDTH, requires_grad=True)\n"
         "    began = time.perf_counter(); outputs = form(x)\n"
-        "    if x.requires_grad: torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])\n"
+        "    torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])\n"
         "    return time.perf_counter() - began\n"
         "def memory(what):\n"
         "    return int(re.search(what + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024\n"
@@ -180,10 +155,3 @@ def critic() -> None:
     whole = each["one pass, 64 scenes"]
     print(f"  the paper's loop, scene by scene / one pass over a batch: {each['loop, a scene'] / whole:.0f}")
     print(f"  the loop over the prefixes of a batch / one pass over a batch: {each['loop, 64 scenes'] / whole:.0f}")
-    for length in (20, 80, 320):
-        taken = milliseconds({"": run(made, torch.randn(8, length, WIDTH))}, 5)[""]
-        print(f"  {length:>4} pairs, 8 scenes: {taken / 8:.3f}")
-    print("  time and peak memory over that of 20 pairs, one scene, in processes of their own:")
-    for length in (3000, 12000):
-        taken = [peak("AMCCritic", length, backward=backward) for backward in (False, True)]
-        print(f"  {length:>7} pairs: {taken[0]} forward, {taken[1]} forward and backward")
