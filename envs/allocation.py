@@ -40,6 +40,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         disc=np.zeros((k, 3, b)),
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
+        rotated=np.zeros((n, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
         scratch=np.zeros((10, b)),
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few

@@ -149,6 +149,11 @@ class Simulator:
     @property
     def rotation(self) -> np.ndarray:
         """(B,) share of the sensors that turned in the last sub-step."""
+    @property
+    def rotated(self) -> np.ndarray:
+        """(B, n) bool: the sensor turned or tilted in the last sub-step."""
+        return self.rows.rotated.T[: self.num_envs]
+
         return self.state.turned / self.state.num_sensors
 
     @property

@@ -62,6 +62,7 @@ class KernelState(NamedTuple):
     disc: np.ndarray  # (k, 3, B)
     visible: np.ndarray  # (n, m, B) bool
     covered: np.ndarray  # (m, B) bool
+    rotated: np.ndarray  # (n, B) bool: the sensor turned or tilted in the last sub-step; not part of State
     # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
     scratch: np.ndarray  # (10, B)

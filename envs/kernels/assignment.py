@@ -16,9 +16,7 @@ from hitmac.envs.base.streams import draw_integer, draw_uniform
 from hitmac.envs.base.threads import runs
 from hitmac.envs.kernels import step
 from hitmac.envs.parts.knowledge import place_of
-from hitmac.envs.parts.motors import has_turned
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
-from hitmac.envs.parts.tilt import has_tilted
 
 
 @inlined
@@ -50,10 +48,11 @@ def assign_in_range(state, knowledge, b, share, narrowest, assigned):
 
 @inlined
 def executor_rewards(state, b, rules, assigned, rewards):
-    """Write the executor's reward of every sensor of scene b, 0 for a failed one, before :func:`charge_turns`.
+    """Write the executor's reward of every sensor of scene b.
 
     The reward is the mean over the assigned targets that are present, weighted by value, of ``1 - centring *
-    abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any.
+    abs(bearing) / (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any, or if the sensor has
+    failed; less `turn_cost` if it turned or tilted.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
@@ -69,14 +68,8 @@ def executor_rewards(state, b, rules, assigned, rewards):
                 else:
                     total -= value
         rewards[b, i] = total / whole if whole > 0.0 and state.working[i, b] else 0.0
-
-
-@inlined
-def charge_turns(state, poses, motors, tilts, b, turn_cost, action, rewards):
-    """Subtract the cost of a turn from the reward of every sensor of scene b that turned or tilted."""
-    for i in range(rewards.shape[1]):
-        if has_turned(state, poses, motors, action, i, b) or has_tilted(tilts, i, b):
-            rewards[b, i] -= turn_cost
+        if state.rotated[i, b]:
+            rewards[b, i] -= rules.turn_cost
 
 
 @inlined
@@ -153,22 +146,20 @@ def executor_step(rows, rules, action, assigned, rewards, chosen, share):
         step.advance(state, p, action, None, first, last)
         for b in range(first, last):
             executor_rewards(state, b, rules, assigned, rewards)
-            charge_turns(state, state.poses, state.motors, state.tilts, b, rules.turn_cost, action, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, state.knowledge, b, rules.share, 0.0, assigned)
 
 
 @kernel
-def executor_results(rows, rules, turned, assigned, rewards, chosen, share):
+def executor_results(rows, rules, assigned, rewards, chosen, share):
     """Write the executor's rewards of the chosen scenes after a sub-step of a game, and new goals when due.
 
-    `turned` (B, n) is not 0 for the sensors that turned. Goals may be as far away as the narrowest view reaches.
+    Goals may be as far away as the narrowest view reaches.
     """
     state = KernelState(*rows)
     for first, last in runs(chosen, share):
         for b in range(first, last):
             executor_rewards(state, b, rules, assigned, rewards)
-            charge_turns(state, None, None, None, b, rules.turn_cost, turned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 narrowest = state.parameters[0].narrowest
                 assign_in_range(state, state.knowledge, b, rules.share, narrowest, assigned)

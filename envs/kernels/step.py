@@ -20,7 +20,15 @@ from hitmac.envs.parts.motors import drive
 from hitmac.envs.parts.obstacles import count_covered, look_from, place_discs, see, sort_scene
 from hitmac.envs.parts.rails import move_along, put_on_rail
 from hitmac.envs.parts.recordings import begin_recording, leave_out_followers
-from hitmac.envs.parts.sensors import fail_and_recover, kept_within, place_sensors, set_heading, start_heading, turn
+from hitmac.envs.parts.sensors import (
+    count_rotated,
+    fail_and_recover,
+    kept_within,
+    place_sensors,
+    set_heading,
+    start_heading,
+    turn,
+)
 from hitmac.envs.parts.tilt import begin_tilt, set_tilt, tilt
 from hitmac.envs.parts.values import weigh
 from hitmac.envs.parts.walks import enter, leave_and_return, move_targets
@@ -45,9 +53,6 @@ def _begin_scene(state, p, poses, rails, streets, recordings, b):
     """
     n = state.sensor.shape[0]
     m = state.target.shape[0]
-    state.scene[at.TIME, b] = 0
-    state.scene[at.TIME_BEFORE, b] = -1
-    state.scene[at.TURNED, b] = 0
     state.scene[at.NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
     state.scene[at.NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
     place_sensors(p.placement, state, p, poses, rails, streets, b)
@@ -101,8 +106,9 @@ def _move_all(state, core, action, moves, no_game, first, last):
         cargo.move_teams(core, p, state.game, action, moves, first, last)
     if no_game is not None:
         _turn(core, state.poses, state.motors, p.time_step, action, first, last)
+    count_rotated(core, first, last)
         zoom(core, p, action, first, last)
-        tilt(core, state.poses, state.motors, state.tilts, action, first, last)
+        tilt(core, state.tilts, action, first, last)
         move_along(core, p, state.rails, action, first, last)
         move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
 
@@ -134,6 +140,9 @@ def advance(state, p, action, moves, first, last):
 # None.
 
 
+        core.scene[at.TIME, b], core.scene[at.TIME_BEFORE, b], core.scene[at.TURNED, b] = 0, -1, 0
+        for i in range(core.rotated.shape[0]):
+            core.rotated[i, b] = False
 @inlined
 def _begin_scenes(state, game, no_game, first, last):
     core, p = core_of(state), state.parameters[0]

@@ -134,15 +134,15 @@ def _turn(state, p, action, first, last):
     """Turn and zoom every working sensor i by ``action[b, i]``, degrees, within its limits."""
     sensor = state.sensor
     for b in range(first, last):
-        state.scene[at.TURNED, b] = 0
         for i in range(sensor.shape[0]):
+            state.rotated[i, b] = False
             if state.working[i, b]:
                 turn = min(max(action[b, i, 0], -sensor[i, at.TURN, b]), sensor[i, at.TURN, b])
                 zoom = min(max(action[b, i, 1], -p.zoom_step), p.zoom_step)
                 set_heading(state, b, i, wrapped(sensor[i, at.HEADING, b] + turn))
                 view = sensor[i, at.FIELD_OF_VIEW, b] + zoom
                 set_field_of_view(state, b, i, min(max(view, p.narrowest), p.widest))
-                state.scene[at.TURNED, b] += turn != 0.0
+                state.rotated[i, b] = turn != 0.0
 
 
 @inlined
@@ -512,7 +512,6 @@ def _deal_cargoes(state, cargo, game, b):
 def begin(state, p, cargo, game, b):
     """Start an episode of scene b: places and cargoes; :func:`hitmac.envs.kernels.step.settle` goes on."""
     gap = p.max_speed * p.time_step
-    state.scene[at.TIME, b], state.scene[at.TIME_BEFORE, b], state.scene[at.TURNED, b] = 0, -1, 0
     state.scene[at.NUM_SENSORS, b], state.scene[at.NUM_TARGETS, b] = state.sensor.shape[0], state.target.shape[0]
     _place_sensors(state, p, game, gap, b)
     _place_discs(state, p, game, gap, b)

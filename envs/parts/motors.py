@@ -15,7 +15,7 @@ from hitmac.envs.base.streams import heading_error
 from hitmac.envs.base.threads import blocks
 from hitmac.envs.features import Motor, motor_of
 from hitmac.envs.parts import arena
-from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY, rotate
+from hitmac.envs.parts.sensors import LEFT, RIGHT, rotate
 from hitmac.envs.validation import Choice, NotNegative, Range
 
 COMMANDED = -1  # in place of the turn of a sensor whose motor has been given a rate
@@ -64,8 +64,6 @@ class Motors(NamedTuple):
 
     command: np.ndarray  # (D + 1, n, B) commanded rates; that of sub-step t is at t % (D + 1), for a delay of D
     law: Motor
-    # Undefined between two sub-steps:
-    moved: np.ndarray  # (n, B) bool: the heading changed
 
 
 def delay_of(scenario: Any) -> int:
@@ -80,21 +78,18 @@ def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
     """Return the arrays of this part, see :mod:`hitmac.envs.parts`: motors at rest."""
     if not scenario.turn_rates:
         return {}
-    shape = scenario.num_sensors, padded
-    command = np.zeros((scenario.command_delay + 1, *shape))
-    return {"motors": Motors(command, motor_of(scenario), np.zeros(shape, np.bool_))}
+    command = np.zeros((scenario.command_delay + 1, scenario.num_sensors, padded))
+    return {"motors": Motors(command, motor_of(scenario))}
 
 
 @inlined
 def drive(state, poses, motors, time_step, action, first, last):
-    """Turn every working sensor i by its motor, within its limits, where it stops; count those that turned.
+    """Turn every working sensor i by its motor, within its limits, where it stops.
 
     ``action[b, i]`` commands a rate, which takes effect with a delay. A failed sensor stops at once, and the commands
     that would take effect are lost.
     """
     sensor, slots = state.sensor, motors.command.shape[0]
-    for b in range(first, last):
-        state.scene[at.TURNED, b] = 0
     for i in range(sensor.shape[0]):
         low, high = -np.inf, np.inf
         if poses is not None:
@@ -110,8 +105,7 @@ def drive(state, poses, motors, time_step, action, first, last):
             # At a limit the motor stops at once.
             if (heading + angle < low and angle < 0.0) or (heading + angle > high and angle > 0.0):
                 angle, rate = (low if angle < 0.0 else high) - heading, 0.0
-            motors.moved[i, b] = angle != 0.0
-            state.scene[at.TURNED, b] += motors.moved[i, b]
+            state.rotated[i, b] = angle != 0.0
             sensor[i, at.HEADING, b] = heading + angle
             rotate(sensor, i, b, math.radians(angle))
             sensor[i, at.RATE, b], pending = rate, 0.0  # of the commands on their way, and then without any
@@ -119,15 +113,6 @@ def drive(state, poses, motors, time_step, action, first, last):
                 rate, angle = follow_command(motors.law, time_step, rate, command[(now + k) % slots])
                 pending += angle
             sensor[i, at.PENDING, b] = pending + coasted(motors.law, rate)
-
-
-@inlined
-def has_turned(state, poses, motors, action, i, b):
-    """Return True if sensor i of scene b turned in the last sub-step, with this action."""
-    if motors is None:
-        stopped = False if poses is None else poses.at_limit[i, b]
-        return action[b, i] != STAY and state.working[i, b] and not stopped
-    return motors.moved[i, b]
 
 
 @kernel

@@ -17,7 +17,7 @@ from hitmac.envs.base.formulas import floor_edges, range_squared
 from hitmac.envs.parts import arena
 from hitmac.envs.parts.arena import Decision
 from hitmac.envs.parts.lenses import squared_ranges
-from hitmac.envs.parts.motors import COMMANDED, has_turned
+from hitmac.envs.parts.motors import COMMANDED
 from hitmac.envs.validation import Positive, Range, Row, over
 
 DOWN, UP = 1, 2  # actions of a sensor that tilts; 0: stay
@@ -65,7 +65,6 @@ class Tilts(NamedTuple):
     decision: int  # number of the tilt among the decisions of a sensor
     # Undefined between two sub-steps:
     share: np.ndarray  # (n, B) commanded shares of the step, down over 0
-    moved: np.ndarray  # (n, B) bool: the tilt changed
 
 
 def make_mount(scenario: Any) -> Mount:
@@ -80,8 +79,8 @@ def allocate(scenario: Any, num_envs: int, padded: int) -> dict[str, Any]:
     """Return the arrays of this part, see :mod:`hitmac.envs.parts`."""
     if not scenario.tilt_limits:
         return {"tilts": None}
-    shape, decision = (scenario.num_sensors, padded), scenario.decisions.index("tilt")
-    return {"tilts": Tilts(make_mount(scenario), decision, np.zeros(shape), np.zeros(shape, np.bool_))}
+    share = np.zeros((scenario.num_sensors, padded))
+    return {"tilts": Tilts(make_mount(scenario), scenario.decisions.index("tilt"), share)}
 
 
 def edges_of(scenario: Any, squared: Any, view: Any, tilt: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -133,11 +132,8 @@ def tilted(mount, i, tilt, steps):
 
 
 @inlined
-def tilt(state, poses, motors, tilts, action, first, last):
-    """Tilt every working sensor i by its decision in `action[b]`, if the action has tilts, after turns and zooms.
-
-    A sensor that tilts and has not turned is counted as one that turned.
-    """
+def tilt(state, tilts, action, first, last):
+    """Tilt every working sensor i by its decision in `action[b]`, if the action has tilts, after turns and zooms."""
     if tilts is not None:
         n = state.sensor.shape[0]
         for b in range(first, last):
@@ -147,18 +143,8 @@ def tilt(state, poses, motors, tilts, action, first, last):
                     way = action[b, tilts.decision * n + i]
                     steps = tilts.share[i, b] if way == COMMANDED else (way == DOWN) * 1.0 - (way == UP) * 1.0
                 then = tilted(tilts.mount, i, now, steps)
-                tilts.moved[i, b] = then != now
-                if then != now and not has_turned(state, poses, motors, action, i, b):
-                    state.scene[at.TURNED, b] += 1
+                state.rotated[i, b] |= then != now
                 set_tilt(state, tilts, b, i, then)  # also without a tilt: a zoom has set the range
-
-
-@inlined
-def has_tilted(tilts, i, b):
-    """Return True if sensor i of scene b tilted in the last sub-step."""
-    if tilts is None:
-        return False
-    return tilts.moved[i, b]
 
 
 @inlined

@@ -13,7 +13,6 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac import find_player
-from hitmac.envs.base.state import State
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, OBSERVERS, Observer
@@ -88,11 +87,6 @@ def marginal_coverage(simulator: Simulator) -> np.ndarray:
     marginal = np.zeros(simulator.state.visible.shape)
     simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
     return marginal
-
-
-def angles_of(state: State) -> np.ndarray:
-    """Return headings, and tilts where sensors tilt (B, n, k), degrees; a sensor whose angles change has turned."""
-    return np.stack([state.heading] if state.tilt is None else [state.heading, state.tilt], -1)
 
 
 def default_features(scenario: Scenario) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hitmac.envs.observation import feature_table
 from hitmac.envs.scenario import decision_table
-from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, angles_of, marginal_coverage
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, marginal_coverage
 from hitmac.envs.validation import Choice, NotNegative
 
 REWARDS = "coverage", "real_coverage", "duel"
@@ -144,12 +144,8 @@ class CoverageTask(Task):
         super().__post_init__()
         if self.reward != "coverage" and not self.scenario.is_game:
             raise ValueError(f"reward is {self.reward!r}; it must be coverage in a scenario without warehouses")
-        self._before = self._mutable()
-
-    def _mutable(self) -> np.ndarray:
-        """Return what a step changes and the reward depends on: headings and tilts (B, n, k), or bounties (B, m)."""
-        simulator = self.simulator
-        return simulator.game.cargo.bounty > 0.0 if self.reward == "duel" else angles_of(simulator.state)
+        # In duels, the targets that had a bounty before the last step.
+        self._owed = np.zeros((self.num_envs, self.scenario.num_targets), np.bool_)
 
     def step(
         self, action: np.ndarray, mask: np.ndarray | None = None, target_action: np.ndarray | None = None
@@ -162,7 +158,8 @@ class CoverageTask(Task):
         if target_action is None:
             target_action = self.opponent_action(chosen)
         simulator, game = self.simulator, self.simulator.game
-        self._before = self._mutable()
+        if self.reward == "duel":
+            self._owed = game.cargo.bounty > 0.0
         simulator.advance(simulator.command(checked, chosen), chosen, target_action)
         if self.reward == "duel":
             return -game.target_reward
@@ -183,12 +180,11 @@ class CoverageTask(Task):
         simulator, game = self.simulator, self.simulator.game
         marginal = marginal_coverage(simulator)
         if self.reward == "duel":
-            return ((marginal > 0.0) * (self._before * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
+            return ((marginal > 0.0) * (self._owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
         if self.reward == "real_coverage":
             owed = game.cargo.bounty > 0.0
             marginal = (marginal > 0.0) * (owed / np.maximum(owed.sum(1, keepdims=True), 1))[:, None]
-        turned = (self._mutable() != self._before).any(-1)
-        return marginal.sum(-1) - self.turn_cost * turned / simulator.state.num_sensors[:, None]
+        return marginal.sum(-1) - self.turn_cost * simulator.rotated / simulator.state.num_sensors[:, None]
 
 
 CoverageTask.__doc__ = (inspect.getdoc(CoverageTask) or "").replace("{decision_table}", decision_table())

@@ -16,7 +16,6 @@ from hitmac.envs.tasks.base import (
     Features,
     Task,
     TaskSpec,
-    angles_of,
     make_observer,
     marginal_coverage,
     unflatten_sensors,
@@ -132,25 +131,18 @@ class ExecutorTask(Task):
         """Advance by one sub-step; see :meth:`Task.step`."""
         rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
         simulator, chosen = self.simulator, self.simulator.chosen(mask)
-        turns, step = simulator.command(self.checked(action), chosen), assignment.executor_step
-        goals, before = self.assigned, None
-        if self.scenario.is_game or self.coordinator is not None:
-            before = angles_of(simulator.state)
+        turns = simulator.command(self.checked(action), chosen)
+        goals = self.assigned if self.coordinator is None else self.assigned.copy()  # a coordinator's goals hold
         if self.scenario.is_game:
             simulator.advance(turns, chosen, self.opponent_action(chosen))
-            turns, step = self._turned(before).astype(np.int64), assignment.executor_results
+            simulator.run(assignment.executor_results, rules, goals, self.rewards, chosen)
+        else:
+            simulator.run(assignment.executor_step, rules, turns, goals, self.rewards, chosen)
         if self.coordinator is not None:
-            goals = goals.copy()  # instead of which the coordinator's goals hold
-        simulator.run(step, rules, turns, goals, self.rewards, chosen)
-        if self.coordinator is not None:
-            own = marginal_coverage(simulator).sum(-1) - self.turn_cost * self._turned(before)
+            own = marginal_coverage(simulator).sum(-1) - self.turn_cost * simulator.rotated
             self.rewards[chosen] = own[chosen]
             self._coordinate(chosen & (self.time % self.goals_every == 0))
         return self.rewards.sum(-1) / simulator.state.num_sensors
-
-    def _turned(self, before: Any) -> np.ndarray:
-        """Return which sensors (B, n) have other angles than `before`."""
-        return (angles_of(self.simulator.state) != before).any(-1)
 
     def sensor_rewards(self) -> np.ndarray:
         """Return the reward of each sensor (B, n) in the last step, as a new array."""

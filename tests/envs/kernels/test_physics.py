@@ -21,6 +21,9 @@ def test_turning():
     radians = np.radians(state.heading)
     np.testing.assert_allclose(state.direction, np.stack([np.cos(radians), np.sin(radians)], -1), atol=1e-13)
     assert (state.turned.item(), simulator.rotation.item()) == (2, 2 / 3)
+    assert simulator.rotated.tolist() == [[False, True, True]]
+    simulator.reset()
+    assert not simulator.rotated.any()
 
 
 MOTOR = ONE.replace(time_step=0.1, turn_rates=40, acceleration=100, command_delay=2, pan_limits=[(-150, 150)])

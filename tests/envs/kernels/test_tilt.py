@@ -64,7 +64,7 @@ def test_tilts_end_at_the_limits_and_count_as_turns_once():
     for tilts, after, turned in (([1] * 4, [55, 50, 55, 45], 2), ([1, 1, 2, 2], [55, 50, 45, 45], 1)):
         reward = task.step(np.array([[0] * 4 + tilts]))
         assert state.tilt[0].tolist() == after
-        assert state.turned == turned
+        assert state.turned == turned == task.simulator.rotated.sum()
         coverage = task.simulator.coverage
         assert reward == pytest.approx(coverage - 0.5 * turned / 4)
         assert (task.difference_rewards() <= 1).all()
