@@ -383,8 +383,10 @@ class Simulator:
             if name not in Paths._fields:
                 array[...] = state[name]
         self._set_paths(Paths(**{name: np.array(state[name]) for name in Paths._fields}))
-        if self.large:
-            self.run(step.index, self._everyone)
+        if (grid := self.rows.grid) is not None:
+            seen = self.state.visible
+            grid.num_seen[:] = grid.seen.shape[2] + 1  # the seen targets are not listed
+            grid.seer[:] = np.where(seen.any(1), seen.argmax(1), -1)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> "Simulator":

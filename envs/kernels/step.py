@@ -229,25 +229,6 @@ def end(rows, chosen, share):
         _end(rows, first, last)
 
 
-@inlined
-def _index(rows, first, last):
-    state = KernelState(*rows)
-    core, grid = core_of(state), state.grid
-    for b in range(first, last):
-        sort_scene(core, grid, b)
-        for i in range(core.sensor.shape[0]):
-            grid.num_seen[b, i] = grid.seen.shape[2] + 1  # the seen targets are not listed
-        count_covered(core, grid, b)
-    weigh(core, state.parameters[0], state.values, first, last)
-
-
-@kernel
-def index(rows, chosen, share):
-    """Index the chosen large scenes by place after their state is set."""
-    for first, last in runs(chosen, share):
-        _index(rows, first, last)
-
-
 # After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts
 # that it needs, in PARTS_OF, and not for every combination of parts.
 
