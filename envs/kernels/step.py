@@ -5,8 +5,6 @@ any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
-import numpy as np
-
 from hitmac.envs.base import state as at
 from hitmac.envs.base.compile import inlined, kernel
 from hitmac.envs.base.formulas import row_or_0
@@ -32,8 +30,6 @@ from hitmac.envs.parts.sensors import (
 from hitmac.envs.parts.tilt import begin_tilt, set_tilt, tilt
 from hitmac.envs.parts.values import weigh
 from hitmac.envs.parts.walks import enter, leave_and_return, move_targets
-
-_ONE = np.uint64(1)
 
 
 @inlined
@@ -106,11 +102,11 @@ def _move_all(state, core, action, moves, no_game, first, last):
         cargo.move_teams(core, p, state.game, action, moves, first, last)
     if no_game is not None:
         _turn(core, state.poses, state.motors, p.time_step, action, first, last)
-    count_rotated(core, first, last)
         zoom(core, p, action, first, last)
         tilt(core, state.tilts, action, first, last)
         move_along(core, p, state.rails, action, first, last)
         move_targets(core, p, state.paths, state.recordings, state.streets, state.grid, first, last)
+    count_rotated(core, first, last)
 
 
 @inlined
@@ -140,13 +136,13 @@ def advance(state, p, action, moves, first, last):
 # None.
 
 
-        core.scene[at.TIME, b], core.scene[at.TIME_BEFORE, b], core.scene[at.TURNED, b] = 0, -1, 0
-        for i in range(core.rotated.shape[0]):
-            core.rotated[i, b] = False
 @inlined
 def _begin_scenes(state, game, no_game, first, last):
     core, p = core_of(state), state.parameters[0]
     for b in range(first, last):
+        core.scene[at.TIME, b], core.scene[at.TIME_BEFORE, b], core.scene[at.TURNED, b] = 0, -1, 0
+        for i in range(core.rotated.shape[0]):
+            core.rotated[i, b] = False
         if game is not None:
             cargo.begin(core, p, state.cargo, game, b)
         if no_game is not None:
@@ -284,13 +280,9 @@ def count(rows, chosen, share):
 def _recall(rows, first, last):
     state = KernelState(*rows)
     core, p = core_of(state), state.parameters[0]
-    low = first
-    while low < last:  # the knowledge of runs of scenes at time 0
-        high = low
-        while high < last and core.scene[at.TIME, high] == 0:
-            high += _ONE
-        forget(state.knowledge, low, high)
-        low = high + _ONE
+    for b in range(first, last):
+        if core.scene[at.TIME, b] == 0:
+            forget(state.knowledge, b)
     learn(core, p, state.knowledge, first, last)
 
 

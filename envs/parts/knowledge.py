@@ -127,13 +127,13 @@ def place_of(state, knowledge, i, j, b):
 
 
 @allocating
-def forget(knowledge, first, last):
-    """Clear the knowledge of all sensors."""
+def forget(knowledge, b):
+    """Clear the knowledge of all sensors of scene b."""
     if knowledge is not None:
-        knowledge.known[..., first:last] = 0.0
-        knowledge.known[:, :, at.AGE, first:last] = np.inf
-        knowledge.left[..., first:last] = False
-        knowledge.reported[..., first:last] = _ZERO
+        knowledge.known[..., b] = 0.0
+        knowledge.known[:, :, at.AGE, b] = np.inf
+        knowledge.left[..., b] = False
+        knowledge.reported[..., b] = _ZERO
 
 
 @compiled
