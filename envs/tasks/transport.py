@@ -73,7 +73,6 @@ class TransportTask(Task):
         self.action_space = spaces.MultiDiscrete([len(MOVES)] * self.actors)
         if self.scenario.action == "rate":
             self.action_space = spaces.Box(-1.0, 1.0, (2 * self.actors,), np.float32)
-        self._rewards = np.zeros((self.num_envs, self.actors))
 
     @property
     def actors(self) -> int:
@@ -102,10 +101,9 @@ class TransportTask(Task):
         """Advance by one step; see :meth:`Task.step`."""
         moves, chosen = self.displacements(self.checked(action)), self.simulator.chosen(mask)
         self.simulator.step(self.opponent_action(chosen), mask, moves)
-        self._rewards[:] = self.simulator.game.cargo.reward
-        return self._rewards.sum(1)
+        return self.simulator.game.target_reward
 
     def sensor_rewards(self) -> np.ndarray:
         """Return each target's reward (B, m) of the last step for a learner, in units of a cargo's worth."""
-        mean = self._rewards.mean(-1, keepdims=True)
-        return (self._rewards + self.share * (mean - self._rewards)) / self.simulator.game.worth
+        own = self.simulator.game.cargo.reward
+        return (own + self.share * (own.mean(-1, keepdims=True) - own)) / self.simulator.game.worth

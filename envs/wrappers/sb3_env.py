@@ -113,20 +113,18 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             if actions.shape != shape:
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
             actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
-        going: Any = None  # (B,) scenes whose episode goes on; None: all
+        going = np.ones(self.task.num_envs, np.bool_)  # scenes whose episode goes on
         rewards: Any = 0.0
         credits: Any = 0.0
-        held: Any = 0  # sub-steps, of all rows or of each
+        held: Any = 0  # steps of each row
         for _ in range(self.frame_skip):
             own, credited = self._rewards_of(self.task.step(actions, going))
-            rows: Any = 1 if going is None else np.repeat(going, self._rows)
-            if going is not None:
-                own, credited = own * rows, (credited.T * rows).T
-            rewards, credits, held = rewards + own, credits + credited, held + rows
+            rows = np.repeat(going, self._rows)
+            rewards, credits, held = rewards + own * rows, credits + (credited.T * rows).T, held + rows
             self._show()
             observation = self.observe()  # at every sub-step, since some observers have a memory
             ended = self.task.ended(self.max_episode_steps)
-            going = ~ended if ended.any() else None
+            going = ~ended
         self.returns += rewards
         self.rewards, reward = rewards / held, (credits.T / held).T
         infos, terminated, done = self._infos(), self.task.terminated, np.repeat(ended, self._rows)
