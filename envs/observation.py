@@ -97,7 +97,7 @@ class Observer:
                 "observed"
             )
         self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
-        self._scenario, chosen = scenario, [FEATURES[name] for name in self.features]
+        chosen = [FEATURES[name] for name in self.features]
         n, m, d = self._shape = (scenario.num_sensors, scenario.num_targets, len(chosen))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([feature.of_sensor for feature in chosen])
@@ -135,15 +135,13 @@ class Observer:
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         scenes, (n, m, d) = simulator.num_envs, self._shape
-        if simulator.scenario is not self._scenario:
-            check_sizes(simulator, n, m)
+        check_sizes(simulator, n, m)
         scales = self._scales[int(simulator.absences)]
         pairs = np.empty((scenes, n, self._slots, d), np.float32)
         mask = np.empty((scenes, n, self._slots), np.int8)
         if not self.nearest:
             mask.fill(1)
-            rows = tuple(simulator.observed)
-            simulator.threads.run(observe, rows, scales, self._codes, self._of_sensor, pairs, mask)
+            simulator.run(observe, scales, self._codes, self._of_sensor, pairs, mask, rows=simulator.observed)
             return {"pairs": pairs, "mask": mask, **self._observed_discs(simulator)}
         grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0

@@ -24,12 +24,10 @@ from hitmac.envs.validation import as_array, as_options, did_you_mean, is_whole,
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
-    single = as_array("seed", seed).ndim == 0
-    seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
-    for one in seeds:
-        checked_seed(one)
-    if single:
-        seeds = [int(seeds[0]) + i for i in range(num_envs)]
+    if as_array("seed", seed).ndim == 0:
+        seeds = [checked_seed(seed) + i for i in range(num_envs)]  # type: ignore[arg-type]
+    else:
+        seeds = [checked_seed(one) for one in seed]  # type: ignore[union-attr]
     if len(seeds) != num_envs:
         raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
     return np.array(seeds, np.uint64)
@@ -106,7 +104,7 @@ class Simulator:
         self._action_shapes = dict.fromkeys(shapes)
         self.game: Any = Game(self) if self.scenario.is_game else None
         own = n * (2 if self.rows.tilts else 1)
-        self._degrees = (self.num_envs, n, 2) if self.game else (self.num_envs, own) if motors else None
+        self._real_shape = (self.num_envs, n, 2) if self.game else (self.num_envs, own) if motors else None
         if seed is None:
             seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
         self.reset(seed=seed)
@@ -149,12 +147,12 @@ class Simulator:
     @property
     def rotation(self) -> np.ndarray:
         """(B,) share of the sensors that turned in the last sub-step."""
+        return self.state.turned / self.state.num_sensors
+
     @property
     def rotated(self) -> np.ndarray:
         """(B, n) bool: the sensor turned or tilted in the last sub-step."""
         return self.rows.rotated.T[: self.num_envs]
-
-        return self.state.turned / self.state.num_sensors
 
     @property
     def valid_pairs(self) -> np.ndarray:
@@ -231,13 +229,15 @@ class Simulator:
                 unchanged.
         """
         action, chosen = as_array("action", action), self.chosen(mask)
-        real = action.dtype.kind == "f" and action.shape == self._degrees
+        real = action.dtype.kind == "f" and action.shape == self._real_shape
         if not real and (action.shape not in self._action_shapes or action.dtype.kind not in "iu"):
-            others = {2: "rates", 3: "degrees"}
-            words = f"floating-point {others[len(self._degrees)]} or " if self._degrees else ""
+            kinds, shapes = "whole numbers", [*self._action_shapes]
+            if self._real_shape:
+                kinds = f"floating-point {'degrees' if self.game else 'rates'} or {kinds}"
+                shapes.append(self._real_shape)
             raise ValueError(
-                f"action is {action.dtype} of shape {action.shape}; it must be {words}whole numbers of shape "
-                f"{' or '.join(map(str, [*self._action_shapes, *([self._degrees] if self._degrees else [])]))}"
+                f"action is {action.dtype} of shape {action.shape}; it must be {kinds} of shape "
+                f"{' or '.join(map(str, shapes))}"
             )
         if real and not np.isfinite(action[chosen]).all():
             raise ValueError(f"action holds a number that is not finite: {shortly(action[chosen])}")

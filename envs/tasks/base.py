@@ -183,9 +183,10 @@ class Task:
 
     def reset(self, *, seed: Any = None, mask: np.ndarray | None = None, options: Any = None) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
+        chosen = self.simulator.chosen(mask)
         self.simulator.reset(seed=seed, mask=mask, options=options)
-        self.starts = self.starts | self.simulator.chosen(mask)
-        self.begin(self.simulator.chosen(mask))
+        self.starts = self.starts | chosen
+        self.begin(chosen)
 
     def begin(self, chosen: np.ndarray) -> None:
         """Reset the task's own state in the chosen scenes (B,), after the simulator's."""

@@ -64,8 +64,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
-        if self.render_mode == "human":
-            self._show()
+        self._show()
         ended, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = ended
