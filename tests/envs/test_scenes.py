@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from hitmac.envs import FEATURES, TASKS, Simulator, presets
+from hitmac.envs.base import threads
 from hitmac.envs.observation import Observer
 from tests.envs.scenes import scenarios
 
@@ -18,7 +19,9 @@ PLAYED = [
 
 
 @pytest.mark.parametrize(("task", "name"), PLAYED)
-def test_on_every_preset_a_batch_is_its_scenes_on_any_number_of_threads(task, name):
+def test_on_every_preset_a_batch_is_its_scenes_on_any_number_of_threads(task, name, monkeypatch):
+    for constant, value in (("SCENES_PER_BLOCK", (8, 8)), ("PAIRS_PER_BLOCK", 0), ("cores", lambda: 3)):
+        monkeypatch.setattr(threads, constant, value)  # ten scenes are two blocks, for two threads
     one, two, last = task(name, 10, 0, num_threads=1), task(name, 10, 0, num_threads=3), task(name, 1, 9)
     rng = np.random.default_rng(0)
     for step in range(12):
