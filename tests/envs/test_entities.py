@@ -138,11 +138,7 @@ def test_a_sensor_observes_in_the_frame_of_its_heading_what_sensors_saw():
 @pytest.mark.parametrize("team", ["sensors", "targets"])
 def test_observations_lie_in_their_space_and_are_zero_where_masked(team):
     scenario = load_scenario("mate-4v8-9")
-    batch, single, observer = (
-        Simulator(scenario, 9, 0, num_threads=2),
-        Simulator(scenario, 1, 8),
-        EntityObserver(scenario, team),
-    )
+    batch, single, observer = Simulator(scenario, 9, 0), Simulator(scenario, 1, 8), EntityObserver(scenario, team)
     rng = np.random.default_rng(0)
     for _ in range(150):
         action = rng.uniform(-5, 5, (9, 4, 2))
