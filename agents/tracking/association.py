@@ -1,7 +1,6 @@
 """Tracks and the detections of sensors: prediction, gating, assignment, existence, births. Compiled by numba."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from hitmac.agents.tracking.beliefs import AGE, moves_at
 from hitmac.agents.tracking.particles import to_border
 from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_HALF, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
-from hitmac.agents.tracking.track_states import LOST, TURNING
+from hitmac.agents.tracking.track_states import LOST, TURNING, modes_of
 from hitmac.agents.tracking.walk_model import X, Y
 from hitmac.envs.base.compile import allocating, inlined, kernel
 from hitmac.envs.base.streams import draw_uniform
@@ -21,24 +20,6 @@ _BIRTH = 0.02  # least existence of a new track
 _STRANGE = 0.02  # expected number of targets in the arena that no belief explains
 _NEARBY = 0.1  # least probability of detection of a track in whose gate a detection is
 _RAYS = 8  # of the area of a view
-
-
-class Filters(NamedTuple):
-    """Most tracks of R rows of knowledge; a slot without existence is free."""
-
-    mean: np.ndarray  # (R, k, 2, 4) x, y and velocity in each mode
-    covariance: np.ndarray  # (R, k, 2, 4, 4)
-    mode: np.ndarray  # (R, k, 2) probabilities of the modes
-    existence: np.ndarray  # (R, k)
-    age: np.ndarray  # (R, k) int64: sub-steps since the last detection
-    label: np.ndarray  # (R, k) int64, from 1
-    labels: np.ndarray  # (R,) int64: labels given so far
-
-
-@allocating
-def modes_of(filters, r, j):
-    """Return the normal distributions of track j of row r."""
-    return track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
 
 
 @inlined
@@ -166,27 +147,27 @@ def _miss_unseen(model, body, weight, view, clear):
 
 
 @allocating
-def _expect(model, filters, belief, r, view, clear):
+def _expect(model, state, belief, r, view, clear):
     """Return the probability that a sensor detects each track (k,), and each particle of those that are lost (k, P).
 
     That of normal distributions is a weighted mean over their mean and the places 1.5 standard deviations from it along
     either axis.
     """
-    slots, number = filters.existence.shape[1], belief.weight.shape[2]
+    slots, number = state.existence.shape[1], belief.weight.shape[2]
     chance, particle = np.zeros(slots), np.zeros((slots, number))
     for j in range(slots):
-        if filters.existence[r, j] == 0.0:
+        if state.existence[r, j] == 0.0:
             continue
-        if filters.age[r, j] >= LOST:
+        if state.age[r, j] >= LOST:
             body, weight, total = belief.body[r, j], belief.weight[r, j], 0.0
             for p in range(number):
                 if weight[p] > 0.0:
                     particle[j, p] = _chance(model, view, clear, body[X, p], body[Y, p])
                 total += weight[p] * particle[j, p]
-            chance[j] = total / filters.existence[r, j]
+            chance[j] = total / state.existence[r, j]
         else:
-            k = int(filters.mode[r, j, TURNING] > 0.5)
-            mean, own = filters.mean[r, j, k], filters.covariance[r, j, k]
+            k = int(state.mode[r, j, TURNING] > 0.5)
+            mean, own = state.mean[r, j, k], state.covariance[r, j, k]
             dx, dy = math.sqrt(own[0, 0]), math.sqrt(own[1, 1])
             total = 2.0 * _chance(model, view, clear, mean[0], mean[1])
             for sign in (-1.5, 1.5):
@@ -197,36 +178,36 @@ def _expect(model, filters, belief, r, view, clear):
 
 
 @inlined
-def _miss(filters, belief, r, j, chance, particle):
+def _miss(state, belief, r, j, chance, particle):
     """Update the existence, and the weights of the particles, of a track that a sensor does not detect.
 
     `chance` is the probability that it detects the track, and `particle` (P,) each of its particles.
     """
     if chance > 0.0:
-        missed = max(1.0 - filters.existence[r, j] * chance, 1e-12)
-        if filters.age[r, j] >= LOST:
+        missed = max(1.0 - state.existence[r, j] * chance, 1e-12)
+        if state.age[r, j] >= LOST:
             weight, total = belief.weight[r, j], 0.0
             for p in range(weight.shape[0]):
                 weight[p] *= (1.0 - particle[p]) / missed
                 total += weight[p]
-            filters.existence[r, j] = total
+            state.existence[r, j] = total
         else:
-            filters.existence[r, j] *= (1.0 - chance) / missed
+            state.existence[r, j] *= (1.0 - chance) / missed
 
 
 @allocating
-def _take_scan(rules, model, filters, scene, r, i, detections, fused):
+def _take_scan(rules, model, state, scene, r, i, detections, fused):
     """Update the tracks of row r by the detections (d, 5) of sensor i: gating, assignment, misses and births.
 
     If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
     covariance intersection with equal weights.
     """
-    walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], filters.existence.shape[1]
+    walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], state.existence.shape[1]
     clear = scene.clear[r * scene.clear.shape[0] // scene.known.shape[0], i]
     number = len(detections)
     if fused:
         detections[:, 2:] *= 2.0
-    chances, particle = _expect(model, filters, belief, r, view, clear)
+    chances, particle = _expect(model, state, belief, r, view, clear)
     spread, densities = np.empty(slots), np.empty((number, slots))  # of the kernels at particles; of detections
     unknown, cost = np.empty(number), np.zeros((number, slots))  # intensity of a detection without a track
     area = 4.0 * walk.half_width * walk.half_height
@@ -234,7 +215,7 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
     unseen_body, unseen = belief.body[r, slots], belief.weight[r, slots]
     radius = area / unseen.shape[0]  # squared, times pi: the area of pi particles
     for j in range(slots if number > 0 else 0):
-        if filters.existence[r, j] > 0.0 and filters.age[r, j] >= LOST:
+        if state.existence[r, j] > 0.0 and state.age[r, j] >= LOST:
             spread[j] = track_states.spread_of(belief.body[r, j], belief.weight[r, j])
     for d in range(number):
         detection, here = detections[d], 0.0
@@ -247,14 +228,14 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
         )
         unknown[d] = false + born
         for j in range(slots):
-            if filters.existence[r, j] > 0.0:
-                if filters.age[r, j] >= LOST:
+            if state.existence[r, j] > 0.0:
+                if state.age[r, j] >= LOST:
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     density = track_states.likelihood_of_particles(body, weight, spread[j], detection)
                 else:
-                    density = track_states.likelihood(modes_of(filters, r, j), detection)
+                    density = track_states.likelihood(modes_of(state, r, j), detection)
                 densities[d, j] = density
-                chance = min(filters.existence[r, j] * max(chances[j], _NEARBY), _MOST)
+                chance = min(state.existence[r, j] * max(chances[j], _NEARBY), _MOST)
                 if density > 0.0:
                     # Log odds of the detection and the track together, against a missed track and an unknown source.
                     gain = math.log(chance * min(density, 1e100) / ((1.0 - chance) * unknown[d]))
@@ -266,55 +247,55 @@ def _take_scan(rules, model, filters, scene, r, i, detections, fused):
             detection_of[column[d]] = d
     # A track with a detection is updated by it; another one is missed, where a view should have seen it.
     for j in range(slots):
-        existence, d = filters.existence[r, j], detection_of[j]
+        existence, d = state.existence[r, j], detection_of[j]
         if existence == 0.0:
             continue
         if d < 0:
-            _miss(filters, belief, r, j, chances[j], particle[j])
+            _miss(state, belief, r, j, chances[j], particle[j])
             continue
-        modes = modes_of(filters, r, j)
+        modes = modes_of(state, r, j)
         chance = max(chances[j], _NEARBY)
         # Bayes' rule for the existence; the detection may still be of another source.
         ratio = 1.0 - chance + chance * densities[d, j] / unknown[d]
-        filters.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
-        if filters.age[r, j] >= LOST:
+        state.existence[r, j] = min(existence * ratio / (1.0 - existence + existence * ratio), _MOST)
+        if state.age[r, j] >= LOST:
             body, weight = belief.body[r, j], belief.weight[r, j]
             track_states.find_again(model, walk, body, weight, spread[j], modes, detections[d])
         else:
             if fused:  # a track of another sensor shares an unknown part of its errors
                 modes.covariance[:] *= 2.0
             track_states.update(modes, detections[d])
-        filters.age[r, j] = 0
+        state.age[r, j] = 0
     # A detection without a track may be a new target; it takes the place of the least likely track.
     for d in range(number):
         existence = 1.0 - false / unknown[d]
         if column[d] < 0 and existence > _BIRTH:
-            slot = filters.existence[r].argmin()
-            if filters.existence[r, slot] < existence:
-                filters.existence[r, slot], filters.age[r, slot] = existence, 0
-                filters.labels[r] += 1
-                filters.label[r, slot] = filters.labels[r]
-                modes = modes_of(filters, r, slot)
+            slot = state.existence[r].argmin()
+            if state.existence[r, slot] < existence:
+                state.existence[r, slot], state.age[r, slot] = existence, 0
+                state.labels[r] += 1
+                state.label[r, slot] = state.labels[r]
+                modes = modes_of(state, r, slot)
                 track_states.begin(model, modes, detections[d], 0.0, 0.0, model.speed * model.speed)
 
 
 @allocating
-def _move(rules, model, filters, scene, r, pieces):
+def _move(rules, model, state, scene, r, pieces):
     """Predict the tracks and the unseen targets of row r."""
     watch = particles.nobody()
-    walk, belief, time, slots = rules.walk, scene.belief, scene.time[r], filters.existence.shape[1]
+    walk, belief, time, slots = rules.walk, scene.belief, scene.time[r], state.existence.shape[1]
     moves = moves_at(rules, time - 1)
     for j in range(slots):
-        if filters.existence[r, j] == 0.0:
+        if state.existence[r, j] == 0.0:
             continue
-        filters.age[r, j] += 1
-        filters.existence[r, j] *= model.survival
+        state.age[r, j] += 1
+        state.existence[r, j] *= model.survival
         scene.known[r, j, AGE] += 1.0
-        if filters.age[r, j] < LOST:
-            track_states.predict(model, modes_of(filters, r, j), moves * walk.time_step)
+        if state.age[r, j] < LOST:
+            track_states.predict(model, modes_of(state, r, j), moves * walk.time_step)
         elif pieces.rest.shape[0] > 0:  # lost: from here on, particles
             follow_pieces(pieces, belief, r, j)
-            filters.existence[r, j] = belief.weight[r, j].sum()
+            state.existence[r, j] = belief.weight[r, j].sum()
         else:
             belief.weight[r, j] *= model.survival
             for _ in range(moves):
@@ -336,10 +317,11 @@ def _move(rules, model, filters, scene, r, pieces):
 
 
 @kernel
-def track_all(rules, model, filters, scene, detections, mask, pieces, share):
+def track_all(rules, model, state, scene, detections, mask, pieces, share):
     """Update the tracks of all R rows of knowledge by the detections (B, n, d, 5) of `mask` (B, n, d).
 
-    A row is fed by all sensors of its scene, or by its own where every sensor has a row.
+    `state` is the :class:`~hitmac.agents.tracking.tracks.TracksState` of the rows. A row is fed by all sensors of its
+    scene, or by its own where every sensor has a row.
     """
     belief, known, views, clear, time = scene.belief, scene.known, scene.views, scene.clear, scene.time
     slots, (scenes, n, _) = known.shape[1], mask.shape
@@ -348,7 +330,7 @@ def track_all(rules, model, filters, scene, detections, mask, pieces, share):
         for r in range(low, high):
             b = r // rows
             if time[r] > 0:
-                _move(rules, model, filters, scene, r, pieces)
+                _move(rules, model, state, scene, r, pieces)
             elif pieces.rest.shape[0] > 0:
                 start_unseen(pieces, belief, r, slots)
             else:
@@ -359,7 +341,7 @@ def track_all(rules, model, filters, scene, detections, mask, pieces, share):
             first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
-                    _take_scan(rules, model, filters, scene, r, i, detections[b, i][mask[b, i]], False)
+                    _take_scan(rules, model, state, scene, r, i, detections[b, i][mask[b, i]], False)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
                     own = clear[b % clear.shape[0], i]
@@ -367,7 +349,7 @@ def track_all(rules, model, filters, scene, detections, mask, pieces, share):
 
 
 @kernel
-def exchange_all(rules, model, link, filters, scene, tracks, sent, share):
+def exchange_all(rules, model, link, state, scene, tracks, sent, share):
     """Update the tracks of every sensor's row by the `tracks` (B, n, k, 5) that others have `sent` (B, n, k).
 
     `link` is the square of the communication range and the probability that a message is lost.
@@ -382,24 +364,24 @@ def exchange_all(rules, model, link, filters, scene, tracks, sent, share):
                 near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
                 if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
                     own = clear[b % clear.shape[0], k]
-                    _take_scan(rules, model, filters, scene, r, k, tracks[b, k][sent[b, k]], True)
+                    _take_scan(rules, model, state, scene, r, k, tracks[b, k][sent[b, k]], True)
                     _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
 
 
 @kernel
-def scatter_all(rules, filters, scene, every, new, draws, share):
+def scatter_all(rules, state, scene, every, new, draws, share):
     """End tracks, and give particles to the detected ones: to all if `every`, or to those that are about to be lost.
 
     With recorded motion, the pieces `new` are those of the new particles.
     """
-    belief, lower = scene.belief, np.zeros((4, 4))
-    for low, high in blocks(filters.existence.shape[0], share):
+    belief = scene.belief
+    for low, high in blocks(state.existence.shape[0], share):
         for r in range(low, high):
-            for j in range(filters.existence.shape[1]):
-                if filters.existence[r, j] < LEAST:
-                    filters.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
-                age, existence = filters.age[r, j], filters.existence[r, j]
-                modes = modes_of(filters, r, j)
+            for j in range(state.existence.shape[1]):
+                if state.existence[r, j] < LEAST:
+                    state.existence[r, j], scene.known[r, j, AGE], belief.weight[r, j] = 0.0, np.inf, 0.0
+                age, existence = state.age[r, j], state.existence[r, j]
+                modes = modes_of(state, r, j)
                 scene.present[r, j] = existence > 0.0
                 if age == 0 and existence > 0.0:
                     for a in range(4):
@@ -409,7 +391,7 @@ def scatter_all(rules, filters, scene, every, new, draws, share):
                 if existence > 0.0 and (age == LOST - 1 or (every and age < LOST)):
                     if new.places.shape[1] == 0:
                         body, weight = belief.body[r, j], belief.weight[r, j]
-                        track_states.scatter(rules.walk, body, weight, modes, existence, draws, lower)
+                        track_states.scatter(rules.walk, body, weight, modes, existence, draws)
                     else:
                         new.deviation[r, j] = track_states.deviation_of(modes)
                         k = int(modes.mode[TURNING] > 0.5)

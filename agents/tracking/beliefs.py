@@ -116,27 +116,28 @@ class Scene(NamedTuple):
 
 
 @kernel
-def filter_all(rules, model, filters, scene, last_age, draws, deviation, share):
+def filter_all(rules, model, state, scene, draws, deviation, share):
     """Filter the new reports of all R rows, give particles to their targets, and replace them in `scene.known`.
 
-    At the beginning of an episode, all targets are forgotten. The `filters` are the states at the last reports; after
-    :data:`~.track_states.LOST` sub-steps without one, the particles give the velocity. With recorded motion, the
-    standard deviations of the places are written into `deviation` (R, m) in place of particles; else it is (R, 0).
+    At the beginning of an episode, all targets are forgotten. `state` is the :class:`BeliefState` of the rows, with the
+    filtered states at the last reports; after :data:`~.track_states.LOST` sub-steps without one, the particles give the
+    velocity. With recorded motion, the standard deviations of the places are written into `deviation` (R, m) in place
+    of particles; else it is (R, 0).
     """
     belief, known, time = scene.belief, scene.known, scene.time
     rounded = _ROUNDED * (rules.walk.half_width + rules.walk.half_height)
     variance = rules.deviation * rules.deviation + rounded * rounded
-    detection, lower, nobody = np.zeros(5), np.zeros((4, 4)), particles.nobody()
+    detection, nobody = np.zeros(5), particles.nobody()
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             for j in range(known.shape[1] if time[r] == 0 and deviation.shape[1] == 0 else 0):
                 particles.scatter(rules.walk, None, belief, r, j, nobody)
             for j in range(known.shape[1]):
-                age, last = known[r, j, AGE], last_age[r, j]
+                age, last = known[r, j, AGE], state.last_age[r, j]
                 if age >= min(last + 1.0, _FORGOTTEN):  # no news: an old report is a sub-step older
                     continue
                 body, weight = belief.body[r, j], belief.weight[r, j]
-                modes = track_states.Modes(filters.mean[r, j], filters.covariance[r, j], filters.mode[r, j])
+                modes = track_states.modes_of(state, r, j)
                 detection[X], detection[Y], detection[track_states.XX], detection[track_states.YY] = (
                     known[r, j, X], known[r, j, Y], variance, variance,
                 )  # fmt: skip
@@ -151,7 +152,7 @@ def filter_all(rules, model, filters, scene, last_age, draws, deviation, share):
                 for a in range(4):
                     known[r, j, a] = modes.mode[0] * modes.mean[0, a] + modes.mode[1] * modes.mean[1, a]
                 if deviation.shape[1] == 0:
-                    track_states.scatter(rules.walk, body, weight, modes, 1.0, draws, lower)
+                    track_states.scatter(rules.walk, body, weight, modes, 1.0, draws)
                 else:
                     deviation[r, j] = track_states.deviation_of(modes)
 
@@ -165,7 +166,7 @@ def track_all(rules, scene, views, cells, last_age, share):
     (inf: none), is changed in place.
     """
     walk, belief, known, present, clear = rules.walk, scene.belief, scene.known, scene.present, scene.clear
-    loads, nobody, room = walk.loads, particles.nobody(), particles.make_room(belief)
+    loads, nobody, density = walk.loads, particles.nobody(), np.empty(particles.SPEEDS)
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             watch = watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], cells)
@@ -178,7 +179,7 @@ def track_all(rules, scene, views, cells, last_age, share):
                 if age < min(last + 1.0, _FORGOTTEN):  # a newer report: begin there, and move on to the present
                     if rules.deviation == 0.0:
                         detection = known[r, j, X], known[r, j, Y], known[r, j, VELOCITY_X], known[r, j, VELOCITY_Y]
-                        particles.pin(walk, loads, belief, r, j, detection, room)
+                        particles.pin(walk, loads, belief, r, j, detection, density)
                     for back in range(int(age), 0, -1):
                         for _ in range(moves_at(rules, scene.time[r] - back)):
                             particles.advance(walk, loads, belief, r, j, watch)
@@ -189,7 +190,7 @@ def track_all(rules, scene, views, cells, last_age, share):
                         particles.scatter(walk, loads, belief, r, j, watch)
                     for _ in range(moves):
                         particles.advance(walk, loads, belief, r, j, watch)
-                    particles.miss_target(walk, loads, belief, r, j, watch, room)
+                    particles.miss_target(walk, loads, belief, r, j, watch)
                 last_age[r, j] = age
 
 
@@ -327,7 +328,7 @@ class Estimator:
 class BeliefState(NamedTuple):
     """Beliefs in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
 
-    body: np.ndarray  # (B, g, m, 8, P) rows of the particles
+    body: np.ndarray  # (B, g, m, d, P) rows of the particles, see walk_model
     weight: np.ndarray  # (B, g, m, P)
     course: np.ndarray  # (B, g, m, 8)
     stream: np.ndarray  # (B, g, 2) uint64
@@ -335,7 +336,7 @@ class BeliefState(NamedTuple):
     present: np.ndarray  # (B, g, m) bool: targets that may be present
     time: np.ndarray  # (B,) int64: calls since the episode began
     place: np.ndarray  # (B, g, m, 2) last listed positions
-    # Where positions have errors, the filtered states at the last reports, as of Filters; else m is 0.
+    # Where positions have errors, the filtered states at the last reports, by mode; else m is 0.
     mean: np.ndarray  # (B, g, m, 2, 4)
     covariance: np.ndarray  # (B, g, m, 2, 4, 4)
     mode: np.ndarray  # (B, g, m, 2)
@@ -443,8 +444,7 @@ class Beliefs(Estimator):
         )  # fmt: skip
         deviation = np.zeros((len(views), m if self._finder is not None else 0))
         if self.rules.deviation > 0.0:
-            filters = track_states.Modes(rows.mean, rows.covariance, rows.mode)
-            run(filter_all, self.rules, self.model, filters, scene, rows.last_age, self._draws, deviation)
+            run(filter_all, self.rules, self.model, rows, scene, self._draws, deviation)
         given = self.rules, scene, self._certain(views, reports.within), self._cells, rows.last_age
         if self._finder is None:
             run(track_all, *given)

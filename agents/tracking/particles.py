@@ -260,15 +260,16 @@ def aim_ahead(body, p, course, first, second):
 
 
 @compiled
-def pin(walk, loads, belief, b, j, detection, room):
+def pin(walk, loads, belief, b, j, detection, density):
     """Replace the belief about a target by a detection: its place and velocity (x, y, vx, vy).
 
     A particle that walks to goals gets one straight ahead, see :func:`aim_ahead`. Particle p takes fixed quantiles of
     speed and goal, so that the particles of a target that is seen for long change little.
 
     A particle that carries loads gets one of the likely warehouses, see :func:`~.carriers.pin_carrier`.
+    `density` (SPEEDS,) is scratch memory.
     """
-    body, weight, course, density = belief.body[b, j], belief.weight[b, j], belief.course[b, j], room.density
+    body, weight, course = belief.body[b, j], belief.weight[b, j], belief.course[b, j]
     x, y, velocity_x, velocity_y = detection
     _follow_course(walk, course, x, y, velocity_x, velocity_y)
     if loads is not None:
@@ -303,13 +304,10 @@ def pin(walk, loads, belief, b, j, detection, room):
             aim_ahead(body, p, Course(ahead_x, ahead_y, pace, seen, before, ahead), first, second)
 
 
-@compiled
-def _resample(body, weight, start, old):
+@allocating
+def _resample(body, weight, start):
     """Resample the particles by their weights, at even steps from `start` in [0, 1)."""
-    number, total, source = weight.shape[0], weight[0], 0
-    for row in range(body.shape[0]):
-        for p in range(number):
-            old[row, p] = body[row, p]
+    number, total, source, old = weight.shape[0], weight[0], 0, body.copy()
     for p in range(number):
         while total < (p + start) / number and source < number - 1:
             source += 1
@@ -321,7 +319,7 @@ def _resample(body, weight, start, old):
 
 
 @compiled
-def miss_target(walk, loads, belief, b, j, watch, room):
+def miss_target(walk, loads, belief, b, j, watch):
     """Multiply the weights by the probability that no sensor of `watch` detects the target.
 
     Particles are resampled if their effective number, ``1 / sum(weight^2)``, is below half of theirs. If no weight is
@@ -339,20 +337,7 @@ def miss_target(walk, loads, belief, b, j, watch, room):
     for p in range(weight.shape[0]):
         weight[p] /= total
     if total * total < 0.5 * weight.shape[0] * squares:
-        _resample(body, weight, draw_uniform(belief.stream, b), room.body)
-
-
-class Room(NamedTuple):
-    """Working arrays of an update."""
-
-    density: np.ndarray  # (SPEEDS,)
-    body: np.ndarray  # (d, P)
-
-
-@allocating
-def make_room(belief):
-    """Return uninitialised working arrays."""
-    return Room(np.empty(SPEEDS), np.empty((belief.body.shape[2], belief.body.shape[3])))
+        _resample(body, weight, draw_uniform(belief.stream, b))
 
 
 @allocating
@@ -386,13 +371,13 @@ def move_all(walk, belief, moves, share):
 @kernel
 def see_all(walk, belief, seen, position, velocity, deviation, share):
     """Replace the beliefs about the targets of `seen` (B, m), and spread the particles by `deviation`."""
-    room = make_room(belief)
+    density = np.empty(SPEEDS)
     for low, high in blocks(seen.shape[0], share):
         for b in range(low, high):
             for j in range(seen.shape[1]):
                 if seen[b, j]:
                     (x, y), (velocity_x, velocity_y) = position[b, j], velocity[b, j]
-                    pin(walk, walk.loads, belief, b, j, (x, y, velocity_x, velocity_y), room)
+                    pin(walk, walk.loads, belief, b, j, (x, y, velocity_x, velocity_y), density)
                     add_errors(belief, b, j, deviation)
                 if not seen[b, j] or deviation > 0.0:  # velocities with errors make no course
                     belief.course[b, j, COUNT] = 0.0
@@ -401,13 +386,12 @@ def see_all(walk, belief, seen, position, velocity, deviation, share):
 @kernel
 def miss_all(walk, belief, unseen, views, clear, share):
     """Update the beliefs by views (B, n, 7) that do not detect the targets of `unseen` (B, m)."""
-    room = make_room(belief)
     for low, high in blocks(unseen.shape[0], share):
         for b in range(low, high):
             watch = watch_from(views[b], clear[b % clear.shape[0]], NO_CELLS)
             for j in range(unseen.shape[1]):
                 if unseen[b, j]:
-                    miss_target(walk, walk.loads, belief, b, j, watch, room)
+                    miss_target(walk, walk.loads, belief, b, j, watch)
 
 
 class ParticleTracker:

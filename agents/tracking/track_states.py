@@ -70,6 +70,12 @@ class Modes(NamedTuple):
 
 
 @allocating
+def modes_of(state, r, j):
+    """Return the normal distributions of target or track j of row r of a state."""
+    return Modes(state.mean[r, j], state.covariance[r, j], state.mode[r, j])
+
+
+@allocating
 def predict(model, modes, t):
     """Predict the modes of a track after t seconds: mixing, then a random change of velocity; see :class:`Tracks`."""
     mean, covariance, mode = modes
@@ -230,9 +236,9 @@ def deviation_of(modes):
 
 
 @allocating
-def _root(covariance, lower):
-    """Write the Cholesky factor of a covariance matrix (4, 4); a dimension without variance gets zeros."""
-    lower[:] = 0.0
+def _root(covariance):
+    """Return the Cholesky factor of a covariance matrix (4, 4); a dimension without variance gets zeros."""
+    lower = np.zeros((4, 4))
     for a in range(4):
         for b in range(a + 1):
             rest = covariance[a, b]
@@ -242,10 +248,11 @@ def _root(covariance, lower):
                 lower[a, a] = math.sqrt(max(rest, 0.0))
             else:
                 lower[a, b] = rest / lower[b, b] if lower[b, b] > 1e-9 else 0.0
+    return lower
 
 
 @allocating
-def scatter(walk, body, weight, modes, existence, draws, lower):
+def scatter(walk, body, weight, modes, existence, draws):
     """Replace the particles of a track by quantiles of its normal distributions.
 
     `draws` (P, 6) are four normal numbers and two uniform ones for each particle, the same for all tracks. A particle
@@ -259,7 +266,7 @@ def scatter(walk, body, weight, modes, existence, draws, lower):
     for p in range(number):
         k = int(p >= turning)
         if p == 0 or p == turning:
-            _root(covariance[k], lower)
+            lower = _root(covariance[k])
         x = mean[k, 0] + lower[0, 0] * draws[p, 0]
         y = mean[k, 1] + lower[1, 0] * draws[p, 0] + lower[1, 1] * draws[p, 1]
         dx, dy = mean[k, 2], mean[k, 3]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import Starts, State, check_finite
-from hitmac.agents.tracking.association import LEAST, Filters, exchange_all, scatter_all, track_all
+from hitmac.agents.tracking.association import LEAST, exchange_all, scatter_all, track_all
 from hitmac.agents.tracking.beliefs import AGE, Estimator, Rules, Scene
 from hitmac.agents.tracking.recorded import NewPieces
 from hitmac.agents.tracking.sight import certain_view
@@ -30,19 +30,22 @@ _ROUNDED = 1e-4  # standard deviation of the rounding of detections, in half the
 
 
 class TracksState(NamedTuple):
-    """Tracks in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
+    """At most k tracks in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each.
 
-    body: np.ndarray  # (B, g, k + 1, 8, P) rows of the particles of k tracks and of unseen targets
+    A slot without existence is free.
+    """
+
+    body: np.ndarray  # (B, g, k + 1, d, P) rows of the particles of the tracks and of unseen targets, see walk_model
     weight: np.ndarray  # (B, g, k + 1, P), whose sum is the existence of a track, or the expected number of the unseen
     course: np.ndarray  # (B, g, k + 1, 8), unused
     stream: np.ndarray  # (B, g, 2) uint64
-    mean: np.ndarray  # the arrays of Filters, (B, g, k, ...)
-    covariance: np.ndarray
-    mode: np.ndarray
-    existence: np.ndarray
-    age: np.ndarray
-    label: np.ndarray
-    labels: np.ndarray
+    mean: np.ndarray  # (B, g, k, 2, 4) x, y and velocity in each mode
+    covariance: np.ndarray  # (B, g, k, 2, 4, 4)
+    mode: np.ndarray  # (B, g, k, 2) probabilities of the modes
+    existence: np.ndarray  # (B, g, k)
+    age: np.ndarray  # (B, g, k) int64: sub-steps since the last detection
+    label: np.ndarray  # (B, g, k) int64, from 1
+    labels: np.ndarray  # (B, g) int64: labels given so far
     known: np.ndarray  # (B, g, k, 5) position and velocity at the last detection, sub-steps since then
     time: np.ndarray  # (B,) int64: calls since the episode began
 
@@ -172,16 +175,15 @@ class Tracks(Estimator):
         of = dict(zip(names, np.moveaxis(sensors, -1, 0), strict=False))
         g, k, p, rows = self.rows, self.most, self.particles, len(mask) * self.rows
         frame = self._begin(TracksState, self._shapes, np.zeros((rows, 0, 3)), state, episode_start)
-        new, run = frame.new, frame.run
+        new, own, run = frame.new, frame.rows, frame.run
         new.existence[frame.starts], new.labels[frame.starts] = 0.0, 0
         new.known[frame.starts, ..., AGE] = np.inf
-        own = Filters(*(getattr(frame.rows, name) for name in Filters._fields))
         clear = np.zeros((1, self.scenario.num_sensors, 0), np.float32)
         if not self.model.everywhere:
             clear = self._sight.clear(of["x"], of["y"])
         present, nothing = np.zeros((rows, k), np.bool_), np.zeros(mask.shape[:2])
         scene = self._scene(
-            frame, frame.rows.known, self._views(of), clear, present, lens=2.0 * of["half_view"], along=of["along"],
+            frame, own.known, self._views(of), clear, present, lens=2.0 * of["half_view"], along=of["along"],
             pending=of.get("pending", nothing), tilt=of.get("tilt", nothing),
         )  # fmt: skip
         scanned = scene
