@@ -10,7 +10,7 @@ import numpy as np
 from hitmac.agents.planning.futures import Forecast, Futures, Horizon, Sampling, empty_futures, foresee_all
 from hitmac.agents.planning.rules import RulePolicy
 from hitmac.agents.planning.search import CHUNK, Plans, Search, Views, count_exclusive, search_all, shares_of
-from hitmac.agents.planning.views import Hidden, Near, Sensors, Settings, Ways, Worth, list_all, mark_all, weigh_all
+from hitmac.agents.planning.views import Hidden, Near, Sensors, Ways, Worth, list_all, mark_all, weigh_all
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.features import EQUAL, update
@@ -312,7 +312,6 @@ class PlannerAgent(PlanningPolicy):
             np.empty((number, n, listed), np.int32),
             np.empty((number, g, worth.levels, stages, own_words), np.uint64), np.ones((number, terms), np.float32),
         )  # fmt: skip
-        settings = Settings(scene.ahead, scene.clear, scene.lens, scene.along, scene.tilt)
         for first in range(0, rows, number):
             last = min(first + number, rows)
             if last - first < number:
@@ -321,11 +320,11 @@ class PlannerAgent(PlanningPolicy):
             run = Threads(last - first, threads, block).run
             run(foresee_all, forecast, scene, plans.turns, first, every)
             if listed:
-                near = Near(self._cells, listed, self.horizon * ways.rail_step if self.scenario.rails else 0.0, worth)
-                run(list_all, near, sensors, settings, first, every, futures, views.listed)
+                near = Near(self._cells, self.horizon * ways.rail_step if self.scenario.rails else 0.0, worth)
+                run(list_all, near, sensors, scene, first, every, futures, views.listed)
             if worth.levels:
                 run(weigh_all, worth, sampling, every, futures, views)
-            run(mark_all, sensors, settings, first, futures, views)
+            run(mark_all, sensors, scene, first, futures, views)
             some = Plans(plans.turns[first:last], plans.way[first:last])
             run(search_all, search, views, scene.time[first:last], some, values[first:last])
             if own[0]:

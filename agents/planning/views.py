@@ -72,19 +72,8 @@ class Near(NamedTuple):
     """Options of plans for the nearest targets."""
 
     cells: Cells
-    most: int  # k, targets of a sensor
     moved: float  # largest distance that a sensor can move within the horizon
     worth: Worth
-
-
-class Settings(NamedTuple):
-    """Sensors of R rows at the beginning of the plans, see :class:`~hitmac.agents.tracking.beliefs.Scene`."""
-
-    ahead: np.ndarray  # (R, n, 7 or 8)
-    clear: np.ndarray  # (B or 1, n, DIRECTIONS)
-    lens: np.ndarray  # (R, n)
-    along: np.ndarray  # (R, n)
-    tilt: np.ndarray  # (R, n)
 
 
 class _Lens(NamedTuple):
@@ -221,14 +210,14 @@ def _write_reach(sensors, i, narrowest, view, reach):
 
 
 @kernel
-def mark_all(sensors, settings, first, futures, views, share):
-    """Write the samples in view of all sensors, from row `first` of the settings on.
+def mark_all(sensors, scene, first, futures, views, share):
+    """Write the samples in view of all sensors, from row `first` of the scene's knowledge on.
 
     The `futures` of a row are one for all sensors, or one for each. Headings are ordered from the farthest turn to the
     right; those out of reach by the last sub-step of a stage are omitted.
     """
-    ways, horizon, one, all_clear = sensors.ways, sensors.horizon, np.float32, settings.clear
-    (rows, n, _), (_, _, number, stages, words, _) = settings.ahead.shape, views.sees.shape
+    ways, horizon, one, all_clear = sensors.ways, sensors.horizon, np.float32, scene.clear
+    (rows, n, _), (_, _, number, stages, words, _) = scene.ahead.shape, views.sees.shape
     lists = futures.length.shape[0] // views.farthest.shape[0]  # of a row
     sides, seen = np.empty((futures.x.shape[3] // CHUNK, 4, CHUNK), np.int32), np.empty(futures.x.shape[3], np.uint64)
     for low, high in blocks(views.farthest.shape[0], share):
@@ -236,7 +225,7 @@ def mark_all(sensors, settings, first, futures, views, share):
             r = first + q
             clear = all_clear[r * all_clear.shape[0] // rows]  # of the row's scene, or of all
             for i in range(n):
-                view, field, rail, f = settings.ahead[r, i], settings.lens[r, i], 0, q * lists + min(i, lists - 1)
+                view, field, rail, f = scene.ahead[r, i], scene.lens[r, i], 0, q * lists + min(i, lists - 1)
                 narrowest = np.inf  # half a view of any way, which decides how far round a turn may be of use
                 for way in range(number):
                     for s in range(1, stages):
@@ -249,10 +238,10 @@ def mark_all(sensors, settings, first, futures, views, share):
                         x, y, place, most = one(0.0), one(0.0), -1, min(horizon.last[s], farthest)
                         if ways.move[way] != STAND:
                             rail = rail_of(ways.rails, i)
-                            begin, steps = settings.along[r, i], horizon.middle[s]
+                            begin, steps = scene.along[r, i], horizon.middle[s]
                             x, y, place = place_ahead(ways.rails, rail, ways.rail_step, ways.move[way], steps, begin)
                         squared, half = _lens_ahead(ways, way, horizon.middle[s], view[VIEW_RANGE], field)
-                        times, tilt = min(horizon.middle[s], ways.tilts[way]), settings.tilt[r, i]
+                        times, tilt = min(horizon.middle[s], ways.tilts[way]), scene.tilt[r, i]
                         squared, near = edges_ahead(ways.mount, i, ways.tilt[way], times, tilt, half, squared)
                         lens = _Lens(
                             one(view[VIEW_X]), one(view[VIEW_Y]), one(view[VIEW_COS]), one(view[VIEW_SIN]), x, y,
@@ -363,7 +352,7 @@ def _list_likeliest(near, views, futures, listed):
     for i in range(n):
         listed[i] = -1
         number = 0
-        while number < near.most and found[i].max() > 0:
+        while number < listed.shape[1] and found[i].max() > 0:
             j = found[i].argmax()  # the first of equals
             listed[i, number], found[i, j] = j, 0
             number += 1
@@ -390,14 +379,14 @@ def _gather(near, listed, view, samples, every, own):
 
 
 @kernel
-def list_all(near, sensors, settings, first, every, own, listed, share):
+def list_all(near, sensors, scene, first, every, own, listed, share):
     """List the likeliest targets of every sensor, and gather their futures."""
-    (_, n, _), middle = settings.ahead.shape, sensors.horizon.middle
+    (_, n, _), middle = scene.ahead.shape, sensors.horizon.middle
     for low, high in blocks(listed.shape[0], share):
         for q in range(low, high):
-            longest, row = settings.ahead[first + q].copy(), row_of(every, q)
+            longest, row = scene.ahead[first + q].copy(), row_of(every, q)
             for i in range(n):
-                squared, field = longest[i, VIEW_RANGE], settings.lens[first + q, i]
+                squared, field = longest[i, VIEW_RANGE], scene.lens[first + q, i]
                 for way in range(sensors.ways.move.shape[0]):
                     for s in range(1, middle.shape[0]):
                         ahead = _lens_ahead(sensors.ways, way, middle[s], squared, field)
