@@ -24,7 +24,7 @@ class ExactAgent(RulePolicy):
     scenario; it never zooms. HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
     """
 
-    features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+    features: tuple[str, ...] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
     by_value: ClassVar[bool] = True
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:

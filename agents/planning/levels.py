@@ -25,7 +25,7 @@ class AssignAll(RulePolicy):
 class AssignInRange(RulePolicy):
     """Coordinator that assigns to every sensor the targets within its range."""
 
-    features: ClassVar[tuple[str, ...]] = ("in_range",)
+    features: tuple[str, ...] = ("in_range",)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m), 1 where the target is in range."""
@@ -50,7 +50,7 @@ class ScriptedExecutor(RulePolicy):
     The bearing is that of the mean position of the assigned targets.
     """
 
-    features: ClassVar[tuple[str, ...]] = ("bearing_sin", "bearing_cos", "distance", "turn")
+    features: tuple[str, ...] = ("bearing_sin", "bearing_cos", "distance", "turn")
     per_sensor: ClassVar[bool] = True
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -92,7 +92,6 @@ class AssignPlanned(RulePolicy):
         decision: sub-steps for which an assignment holds.
     """
 
-    features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
     planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}  # depends less on the starts of the ascents
     idle: ClassVar[str] = "hold"  # the planner leaves sensors without assigned targets where they are
@@ -104,7 +103,7 @@ class AssignPlanned(RulePolicy):
         if planner is None and scenario.is_game:
             planner = FastBeliefPlannerAgent(scenario)
         self.planner = planner or PlannerAgent(in_place(scenario), **self.planning)
-        self.features = self.planner.features  # type: ignore[misc]
+        self.features = self.planner.features
         self.decision = 1 if scenario.is_game else SUB_STEPS_PER_DECISION
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,14 +140,13 @@ class PlannerExecutor(PlanningPolicy):
     Row r is of sensor r modulo n. In a game it also zooms.
     """
 
-    features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
     per_sensor: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario | str | Path, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None)
         self.planner = planner or PlannerAgent(in_place(scenario).replace(seen_by=1))
-        self.features = self.planner.features  # type: ignore[misc]
+        self.features = self.planner.features
         if self.planner.scenario.is_game:
             self.decides = self.planner.decides
 

@@ -146,7 +146,7 @@ class PlannerAgent(PlanningPolicy):
         ValueError: an option out of its range.
     """
 
-    features: ClassVar[tuple[str, ...]] = Beliefs.features
+    features: tuple[str, ...] = Beliefs.features
     nearest: ClassVar[int | None] = 16
 
     def __init__(
@@ -181,7 +181,7 @@ class PlannerAgent(PlanningPolicy):
             self._beliefs = Beliefs(scenario, particles, seed, plans=True)
         else:
             self._beliefs = Tracks(scenario, particles, seed)
-        self.features = self._beliefs.features  # type: ignore[misc]
+        self.features = self._beliefs.features
         self._cells = make_cells(scenario, scenario.num_sensors)
         self._problem = self._pose(seed, whole_number("per_length", per_length, 0, 10_000))
         self._costs = self._problem.search.turn_cost, self._problem.search.cost

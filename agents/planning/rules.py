@@ -92,7 +92,7 @@ class RulePolicy:
         decides: decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`.
     """
 
-    features: ClassVar[tuple[str, ...]] = ("distance",)
+    features: tuple[str, ...] = ("distance",)
     tilts: ClassVar[bool] = False
     by_value: ClassVar[bool] = False
     needs_scenario: ClassVar[bool] = False
@@ -104,9 +104,9 @@ class RulePolicy:
         self.scenario: Scenario = None if scenario is None else load_scenario(scenario)  # type: ignore[assignment]
         self.seed = checked_seed(seed)
         if self.by_value and self.scenario.has_values:
-            self.features = (*self.features, "value")  # type: ignore[misc]
+            self.features = (*self.features, "value")
         if self.tilts and self.scenario is not None and self.scenario.tilt_limits:
-            self.features = (*self.features, "beyond_edges")  # type: ignore[misc]
+            self.features = (*self.features, "beyond_edges")
             self.decides = ("turn", "tilt")
 
     def near(self) -> dict[str, Any] | None:
@@ -228,7 +228,7 @@ class StillAgent(RulePolicy):
 class NearestAgent(RulePolicy):
     """Agent whose sensors turn and tilt towards their nearest target, unless it is within half a turn, or the edges."""
 
-    features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
+    features: tuple[str, ...] = ("bearing", "distance")
     tilts: ClassVar[bool] = True
     nearest: ClassVar[int | None] = 1
 
@@ -242,7 +242,7 @@ class NearestAgent(RulePolicy):
         turns = towards(np.where(mask.any(-1) & off, to_nearest, 0.0))
         if len(self.decides) == 1:
             return turns
-        chosen = (np.arange(mask.shape[-1]) == nearest) & mask.astype(bool)
+        chosen = (np.arange(mask.shape[-1]) == nearest) & mask
         return np.concatenate((turns, tilts_towards(pairs, chosen)), -1)
 
 
@@ -255,7 +255,7 @@ class GreedyAgent(RulePolicy):
     heading that is least beyond an edge.
     """
 
-    features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+    features: tuple[str, ...] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
     by_value: ClassVar[bool] = True
     tilts: ClassVar[bool] = True
 
@@ -266,10 +266,9 @@ class GreedyAgent(RulePolicy):
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return the turn (B, n) towards each sensor's heading, and the tilt (B, 2 n)."""
         bearing, distance, view, reach, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
-        in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         if tilting := "tilt" in self.decides:
             reach = self.scenario.of_each_sensor("sensing_range")[:, None] / self.scenario.distance_scale
-            in_range = (distance <= reach) & mask.astype(bool)
+        in_range = (distance <= reach) & mask  # (B, n, m)
         actions, tilts = np.zeros((2, *pairs.shape[:2]), np.int64)
         targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape) if targets is None else targets
         scenes = np.arange(len(pairs))

@@ -1,7 +1,7 @@
 """Beliefs of a whole scene, updated from observations alone."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -376,7 +376,7 @@ class Beliefs(Estimator):
         unseen: expected number of targets that no belief is about, with recorded motion.
     """
 
-    features: ClassVar[tuple[str, ...]] = (
+    features: tuple[str, ...] = (
         "bearing_sin", "bearing_cos", "distance", "radial_velocity", "tangential_velocity", "age", "sensor_x",
         "sensor_y", "heading_sin", "heading_cos",
     )  # fmt: skip
@@ -384,7 +384,7 @@ class Beliefs(Estimator):
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0, *, plans: bool = False) -> None:
         more: dict[str, Any] = {"field_of_view": scenario.zoom, "tilt": scenario.tilt_limits}
         more |= {"along": scenario.rails, "pending_turn": scenario.turn_rates} if plans else {}
-        self.features = (*Beliefs.features, *(name for name, given in more.items() if given))  # type: ignore[misc]
+        self.features = (*Beliefs.features, *(name for name, given in more.items() if given))
         super().__init__(scenario, particles, seed)
         self.rules = Rules(
             walk=walk_model(scenario),

@@ -8,7 +8,7 @@ Targets that were never detected are an intensity: weighted particles whose sum 
 
 import math
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -126,7 +126,7 @@ class Tracks(Estimator):
             motion their mean number.
     """
 
-    features: ClassVar[tuple[str, ...]] = DetectionObserver.features
+    features: tuple[str, ...] = DetectionObserver.features
 
     def __init__(self, scenario: Scenario, particles: int = 64, seed: int = 0, *, forecast: bool = True) -> None:
         super().__init__(scenario, particles, seed)
