@@ -149,21 +149,26 @@ def build_policy(config: PolicyConfig, scenario: Scenario) -> AttentionPolicy:
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
     """Write the policy to `folder`, which is created if it does not exist; each file is written whole or not at all."""
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     plain = {
         "format": FORMAT,
         "version": VERSION,
         "task": config.task,
         "policy": dataclasses.asdict(config.encoder) | {name: config.policy[name] for name in POLICY_DEFAULTS},
         "features": list(config.features),
-        "scenario": portable(config.scenario, folder),
+        "scenario": portable(config.scenario, Path(folder)),
         "training_seeds": list(config.training_seeds),
         "options": config.options,
     } | ({"nearness": config.nearness} if config.nearness else {})
+    write_files(Path(folder), plain, policy)
+
+
+def write_files(folder: Path, plain: Mapping[str, Any], net: nn.Module) -> None:
+    """Write the files of a network with the metadata `plain`, as :func:`save_policy` does."""
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
+    tensors = {name: tensor.contiguous() for name, tensor in tensors_of(net).items()}
     with whole_file(folder / "policy.safetensors") as temporary:
-        temporary.write_bytes(safetensors.torch.save(tensors_of(policy)))
+        temporary.write_bytes(safetensors.torch.save(tensors))
 
 
 def load_policy(

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from hitmac.agents.learned.checkpoint import FILES, put_tensors, read_tensors, tensors_of
-from hitmac.agents.learned.policy import perceptron
+from hitmac.agents.learned.checkpoint import FILES, put_tensors, read_tensors, write_files
+from hitmac.agents.learned.policy import beside_global, perceptron
 from hitmac.agents.policy import Observation, Starts, State, padded_actions
-from hitmac.envs.files import read_text, whole_file, write_text
+from hitmac.envs.files import read_text
 from hitmac.envs.observation import check_features
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import decisions_of, rows_of_sensors
@@ -51,10 +50,7 @@ class GroupEncoder(nn.Module):
         """Return (..., n, k), pooled (..., k), of the rows (..., n, m (d + 1)) of agents, as of ``rows_of_sensors``."""
         shown = rows.unflatten(-1, (-1, self.feature_dim + 1))
         features = self.encoder(shown[..., :-1], shown[..., -1])
-        if self.pooled:
-            return self.head(features.global_feature)
-        of_all = features.global_feature.unsqueeze(-2).expand_as(features.per_agent)
-        return self.head(torch.cat((features.per_agent, of_all), -1))
+        return self.head(features.global_feature if self.pooled else beside_global(features))
 
 
 def perceptron_of(widths: list[int], activation: str) -> nn.Sequential:
@@ -124,12 +120,8 @@ class GroupPolicy:
 
 
 def save_group_policy(folder: Path, net: nn.Module, config: GroupConfig) -> None:
-    """Write a policy to `folder`, which is created if it does not exist; each file is written whole or not at all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    plain = {"format": FORMAT, "version": VERSION} | dataclasses.asdict(config)
-    write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
-    with whole_file(folder / "policy.safetensors") as temporary:
-        temporary.write_bytes(safetensors.torch.save({name: one.contiguous() for name, one in tensors_of(net).items()}))
+    """Write a policy to `folder`, see :func:`~hitmac.agents.learned.checkpoint.write_files`."""
+    write_files(folder, {"format": FORMAT, "version": VERSION} | dataclasses.asdict(config), net)
 
 
 def load_group_policy(folder: Path, scenario: Scenario) -> GroupPolicy:

@@ -113,9 +113,9 @@ def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequent
 
 
 def beside_global(features: Features) -> Tensor:
-    """Return each sensor's feature, concatenated with the global one (B, n, 2 f)."""
+    """Return each sensor's feature, concatenated with the global one (..., n, 2 f)."""
     sensors = features.per_agent
-    return torch.cat((sensors, features.global_feature.unsqueeze(1).expand_as(sensors)), -1)
+    return torch.cat((sensors, features.global_feature.unsqueeze(-2).expand_as(sensors)), -1)
 
 
 class TurnHead(nn.ModuleList):
