@@ -47,9 +47,8 @@ class BeliefPolicy:
         starts = None if episode_start is None else np.repeat(episode_start, self._rows)
         carried = {} if own is None else {"state": own, "episode_start": starts}
         actions, own = self.policy.predict(self._features.describe(scene), deterministic=deterministic, **carried)
-        n = self._features.scenario.num_sensors
-        taken = self._features.beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))
-        return taken.swapaxes(1, 2).reshape(len(taken), -1), BeliefPolicyState(beliefs, own)  # (B, n, decisions)
+        taken = self._features.beliefs.of_sensors(actions.reshape(len(actions), -1))
+        return taken, BeliefPolicyState(beliefs, own)
 
     def estimate(self, state: BeliefPolicyState, **options: float) -> Estimate:
         """Return the tracks; see :meth:`~hitmac.agents.tracking.Tracks.estimate`."""
