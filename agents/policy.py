@@ -404,7 +404,7 @@ def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> Any:
 
 def has_learned(policy: Any) -> bool:
     """Return True if a policy was trained: its attribute ``trained``, or without one, whether it has a network."""
-    return bool(getattr(policy, "trained", bool(networks_of(policy))))
+    return bool(getattr(policy, "trained", networks_of(policy)))
 
 
 def digest(policy: Any) -> str:

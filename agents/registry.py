@@ -165,8 +165,7 @@ def as_agent(
 
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
     """Return a trained executor as a level of the hierarchy, for `scenario`; None: that of its training."""
-    if scenario is not None:
-        policy = checkpoint.fitted_actions(policy, config, scenario)
+    policy = checkpoint.fitted_actions(policy, config, scenario or config.scenario)
     padding, row_id = config.options["padding"], config.options["row_id"]
     return LevelPolicy(policy, config.features, padding, row_id, (config.training_seeds,))
 

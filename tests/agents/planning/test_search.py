@@ -19,22 +19,18 @@ BOUNCE = Scenario(
 )  # fmt: skip
 
 
-def worth_of(state):
-    """Value of the covered targets, in mean values of a target."""
-    return (state.covered * state.value).sum(-1) / state.value.mean(-1)
-
-
 def enumerated(scenario, seed, before, cost, discount, zoom=0):
     """Values of the three first turns: of the best sequence of turns that begins with each, after a zoom."""
     turns = np.array(list(itertools.product(range(3), repeat=HORIZON)))
     simulator = Simulator(scenario, len(turns), [seed] * len(turns))
     for _ in range(before):
         simulator.step(np.zeros((len(turns), len(scenario.decisions)), int))
-    value = np.zeros(len(turns))
+    state, value = simulator.state, np.zeros(len(turns))
     for h in range(HORIZON):
         zooms = np.full((len(turns), len(scenario.decisions) - 1), zoom if h == 0 else 0)
         simulator.step(np.column_stack((turns[:, h], zooms)))
-        value += discount**h * worth_of(simulator.state) - cost * (turns[:, h] != 0)
+        worth = (state.covered * state.value).sum(-1) / state.value.mean(-1)  # in mean values of a target
+        value += discount**h * worth - cost * (turns[:, h] != 0)
     return [value[turns[:, 0] == turn].max() for turn in range(3)]
 
 
