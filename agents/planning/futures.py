@@ -160,7 +160,7 @@ def _evade(one, x, y, before, now, clear):
 
 @compiled
 def _follow_moves(forecast, loads, time, discs, ahead, one, sample, futures):
-    """Add the position of the particle `one` (8, 1) at each stage, forecast move by move, as one sample.
+    """Add the position of the particle `one` (d, 1) at each stage, forecast move by move, as one sample.
 
     It moves out of the first of the planned views that it is in, as the walk `evade`. If it carries loads, it slides
     along `discs` (k, 3), and its draws are those of a time.

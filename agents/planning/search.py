@@ -143,12 +143,8 @@ def _covered_by_others(search, listed, i, room):
     if listed.shape[1] == 0:
         for other in range(covers.shape[0]):
             for w in range(layers.shape[2] if other != i else 0):
-                if layers.shape[0] == 1:
-                    for s in range(1, layers.shape[1]):
-                        layers[0, s, w] |= covers[other, s, w]
-                else:
-                    for s in range(1, layers.shape[1]):
-                        add_seen(layers, s, w, covers[other, s, w])
+                for s in range(1, layers.shape[1]):
+                    add_seen(layers, s, w, covers[other, s, w])
     for place in range(listed.shape[1]):
         j = listed[i, place]
         if j >= 0:
