@@ -18,7 +18,7 @@ from hitmac.envs.scenario import Scenario
 class BeliefPolicyState(NamedTuple):
     """State of a :class:`BeliefPolicy`."""
 
-    beliefs: BeliefState | TracksState
+    beliefs: BeliefState | TracksState | None  # None before the first call
     policy: State  # a row for each row of knowledge
 
 
@@ -36,7 +36,7 @@ class BeliefPolicy:
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> BeliefPolicyState:
         """Return the initial state for scenes with these seeds (B,)."""
-        return BeliefPolicyState(None, started(self.policy, np.repeat(seeds, self._rows)))  # type: ignore[arg-type]
+        return BeliefPolicyState(None, started(self.policy, np.repeat(seeds, self._rows)))
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
