@@ -149,7 +149,9 @@ class Picture:
         if caption is None:
             coverage = f"coverage {state.coverage[b]:.2f}" if len(targets) else "no targets"
             caption = f"{coverage}   sub-step {state.time[b]}"
-        font = _font(round(0.032 * self._full))
+        size = round(0.032 * self._full)
+        room = 0.98 * width / max(_font(size).getlength(caption), 1.0)
+        font = _font(max(1, int(size * min(1.0, room))))
         draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=font, anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 

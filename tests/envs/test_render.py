@@ -105,6 +105,16 @@ def test_assignments_are_lines():
     assert at(450, -450).min() > 240
 
 
+@pytest.mark.parametrize(
+    "caption", ["", "still", "assign-in-range:pretrained:hit-mac   coverage so far 0.81   sub-step 1010"]
+)
+def test_a_caption_is_as_wide_as_the_picture_at_most(caption):
+    task = task_of()
+    shown, bare = (Picture(task.scenario, 300).draw(task.simulator, 0, one) for one in (caption, ""))
+    columns = np.flatnonzero((shown != bare).any((0, 2)))
+    assert columns.size == 0 if not caption else 2 < columns.min() < columns.max() < 297
+
+
 def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = np.zeros((64, 64, 3), np.uint8)
