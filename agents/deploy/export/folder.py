@@ -65,7 +65,7 @@ def export_agent(
 
     Raises:
         ValueError: an agent without a network, an unknown name, or the ending of another format.
-        FileExistsError: a file or another folder of this name exists.
+        FileExistsError: a file or folder of this name exists, and `replace` is False or it is not an earlier export.
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
     scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
@@ -78,8 +78,8 @@ def export_agent(
     if alone:
         names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{to.suffix}" for part in parts]
     for target in [to.with_name(name) for name in names] if alone else [to]:
-        if target.is_dir() and not (target / CARD).is_file():
-            raise FileExistsError(f"{target} is a folder without {CARD}; choose another name")
+        if target.exists() and not (target if alone else target / CARD).is_file():
+            raise FileExistsError(f"{target} is not an earlier export; choose another name")
         if target.exists() and not replace:
             raise FileExistsError(f"{target} exists; choose another name, or add --replace")
     card = json.dumps(_card(agent, scenario, dict(zip(names, parts, strict=True)), decisions), indent=2) + "\n"

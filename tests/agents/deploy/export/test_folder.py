@@ -32,10 +32,11 @@ def test_what_cannot_be_exported_is_named_and_leaves_nothing(arguments, message,
 
 
 def test_files_are_replaced_only_if_asked(flat, card_alone, tmp_path, capsys):
-    own, old = tmp_path / "own", copied(flat, tmp_path / "old", agent="before")
+    own, old, plain = tmp_path / "own", copied(flat, tmp_path / "old", agent="before"), tmp_path / "plain"
     own.mkdir()
+    plain.touch()
     for to, replace, message in (
-        (own, False, "without policy.json"), (own, True, "a folder without"),
+        (own, False, "not an earlier export"), (own, True, "not an earlier export"), (plain, True, "not an earlier"),
         (old, False, "--replace"), (old / "policy.onnx", False, "--replace"),
     ):  # fmt: skip
         with pytest.raises(FileExistsError, match=message):
