@@ -136,11 +136,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"tables and pictures: {options.pictures}/")
 
 
+def _refuse(options: Options, names: Sequence[str], why: str) -> None:
+    """Raise ValueError for the first of these options that is given."""
+    for name in names:
+        if getattr(options, name):
+            raise ValueError(f"--{name} {why}")
+
+
 def _evaluate_log(path: Path, options: Options) -> None:
     """Print the metrics of a log, and write them if the options ask for it."""
-    for option in ("set", "sizes", "vary", "bounds", "pictures", "film", "curves", "front", "cross", "against"):
-        if getattr(options, option):
-            raise ValueError(f"--{option} cannot be combined with --log")
+    others = ("set", "sizes", "vary", "bounds", "pictures", "film", "curves", "front", "cross", "against")
+    _refuse(options, others, "cannot be combined with --log")
     if len(options.tracks) > 1:
         raise ValueError(f"--log requires a single file of --tracks; got {len(options.tracks)}")
     run = read_log(path)
@@ -152,11 +158,10 @@ def _evaluate_log(path: Path, options: Options) -> None:
 
 def _evaluate_game(scenario: Scenario, options: Options, same: dict[str, Any]) -> dict[str, Any]:
     """Evaluate every team of sensors against every team of targets; print the tables."""
-    for option in ("sizes", "vary", "tracks", "bounds", "curves", "front"):
-        if getattr(options, option):
-            raise ValueError(f"--{option} is not supported in a game of two teams")
-    if options.film and (options.cross or options.against):
-        raise ValueError("--film cannot be combined with --cross or --against")
+    others = ("sizes", "vary", "tracks", "bounds", "curves", "front")
+    _refuse(options, others, "is not supported in a game of two teams")
+    if options.cross or options.against:
+        _refuse(options, ["film"], "cannot be combined with --cross or --against")
     sensors, targets = (
         [name.strip() for text in names for name in text.split(",")]
         for names in (options.cross or options.agents, options.against or (scenario.walk.removeprefix("carry-"),))
