@@ -78,7 +78,7 @@ def export_agent(
     if alone:
         names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{to.suffix}" for part in parts]
     for target in [to.with_name(name) for name in names] if alone else [to]:
-        if target.exists() and not (target if alone else target / CARD).is_file():
+        if target.exists() and not (target.is_file() if alone else _is_exported(target)):
             raise FileExistsError(f"{target} is not an earlier export; choose another name")
         if target.exists() and not replace:
             raise FileExistsError(f"{target} exists; choose another name, or add --replace")
@@ -105,6 +105,14 @@ def export_agent(
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return sorted(to.iterdir())
+
+
+def _is_exported(folder: Path) -> bool:
+    """Return True for a folder with the card of an export."""
+    try:
+        return json.loads(read_text(folder / CARD))["format"] == FORMAT
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def _own_scenario(agent: Any) -> str | Path:

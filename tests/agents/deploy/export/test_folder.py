@@ -33,10 +33,14 @@ def test_what_cannot_be_exported_is_named_and_leaves_nothing(arguments, message,
 
 def test_files_are_replaced_only_if_asked(flat, card_alone, tmp_path, capsys):
     own, old, plain = tmp_path / "own", copied(flat, tmp_path / "old", agent="before"), tmp_path / "plain"
-    own.mkdir()
+    foreign = tmp_path / "foreign"
+    for folder in (own, foreign):
+        folder.mkdir()
     plain.touch()
+    (foreign / CARD).write_text("{}")  # of another program
     for to, replace, message in (
         (own, False, "not an earlier export"), (own, True, "not an earlier export"), (plain, True, "not an earlier"),
+        (foreign, True, "not an earlier export"),
         (old, False, "--replace"), (old / "policy.onnx", False, "--replace"),
     ):  # fmt: skip
         with pytest.raises(FileExistsError, match=message):
