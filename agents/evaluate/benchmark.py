@@ -16,7 +16,7 @@ from hitmac.agents.command_line import Forms, provenance, run_form
 from hitmac.agents.evaluate.compare import evaluate, recordings_of
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.statistics import over_scenes, wins
-from hitmac.agents.evaluate.tables import aligned
+from hitmac.agents.evaluate.tables import aligned, counted
 from hitmac.agents.names import named_agents, parse
 from hitmac.agents.registry import Agent
 from hitmac.envs.files import check_output, parse_yaml, read_text, write_text
@@ -119,8 +119,8 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
         ``"seconds"`` taken; and ``"refused"``, for each other scene the reason why the agent does not fit it.
 
     Raises:
-        ValueError: an agent that fits no scene, several agents, an agent with more trainings for one scene than for
-            another, or another file at `path`.
+        ValueError: an agent that does not fit any scene, several agents, an agent with more trainings for one scene
+            than for another, or another file at `path`.
     """
     check_output("to", path, ".json")
     loaded, refused = dict[str, list[Agent]](), dict[str, str]()
@@ -130,7 +130,7 @@ def run(agent: str, path: Path, suite: Suite, device: str = "cpu", progress: boo
         except Exception as error:  # also of a user's class
             refused[name] = _reason(error)
     if not loaded:
-        raise ValueError(f"{agent} fits no scene: {next(iter(refused.values()))}")
+        raise ValueError(f"agent {agent} does not fit any scene of the suite: {next(iter(refused.values()))}")
     names, *others = [{one.name for one in group} for group in loaded.values()]
     if len(names) > 1:
         raise ValueError(f"agent is {agent!r}, which names {len(names)} agents; give one")
@@ -328,7 +328,7 @@ def _run(options: Run) -> None:
     for name, reason in result["refused"].items():
         print(f"{result['agent']} does not fit {name}: {reason}")
     seconds = sum(scene["seconds"] for scene in result["scenes"].values())
-    print(f"{options.to}: {len(result['scenes'])} scenes in {seconds / 60:.1f} minutes")
+    print(f"{options.to}: {counted(len(result['scenes']), 'scene')} in {seconds / 60:.1f} minutes")
 
 
 def _compare(options: Table) -> None:

@@ -70,6 +70,11 @@ def markdown(evaluation: Mapping[str, Any]) -> str:
     return text
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: 1 episode, 2 episodes."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def title(evaluation: Mapping[str, Any]) -> str:
     """Return the title of an evaluation: its scenario and :func:`scope`."""
     return f"{evaluation['scenario']}, {scope(evaluation)}"
@@ -78,9 +83,9 @@ def title(evaluation: Mapping[str, Any]) -> str:
 def scope(evaluation: Mapping[str, Any]) -> str:
     """Return the episodes of an evaluation in words: recordings, seeds, and the share of time without targets."""
     first, last = evaluation["seeds"]
-    episodes, recordings = f"{evaluation['episodes']} episodes", evaluation.get("recordings")
+    episodes, recordings = counted(evaluation["episodes"], "episode"), evaluation.get("recordings")
     if recordings:
-        episodes += f" of {recordings} recordings" if recordings > 1 else " of 1 recording, without intervals"
+        episodes += f" of {counted(recordings, 'recording')}" + ", without intervals" * (recordings == 1)
     empty = f"; no targets {100 * evaluation['empty']:.1f} % of the time" if evaluation.get("empty") else ""
     return f"{episodes}, seeds {first} to {last}{empty}"
 
@@ -90,7 +95,7 @@ def note(result: Mapping[str, Any]) -> str:
     if result.get("bound"):
         return f" ({result['bound']})"
     trainings = result.get("trainings", 0)
-    return f" ({trainings} seed{'s' if trainings > 1 else ''})" if trainings else ""
+    return f" ({counted(trainings, 'seed')})" if trainings else ""
 
 
 def _one_seed(evaluation: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation
 from hitmac.agents.evaluate.cross import cross_table, evaluate_cross
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.film import save_film
-from hitmac.agents.evaluate.tables import released_reward, table
+from hitmac.agents.evaluate.tables import counted, released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
 from hitmac.agents.names import load_agent, load_executor
@@ -167,7 +167,7 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
     options = trainings[0][1]
     if scenario.is_game:
         return evaluate_duel([job.folder for _, job in trainings], options, scenario)
-    print(f"\nevaluating {options.episodes} episodes of each agent; --episodes sets another number")
+    print(f"\nevaluating {counted(options.episodes, 'episode')} of each agent; --episodes sets another number")
     with checked_device(options.device):
         if options.task.spec.role == "executor":
             executors: dict[str, Any] = {}
@@ -200,7 +200,7 @@ def evaluate_duel(folders: Sequence[Path], options: Options, scenario: Scenario)
     own = [*(f"{alone}{folder}" for folder in folders), *(DUEL_BASELINES["targets" if targets else "sensors"])]
     other = [options.opponent or scenario.walk.removeprefix("carry-")]
     sensors, players = (other, own) if targets else (own, other)
-    print(f"\nevaluating {options.episodes} episodes of each match; --episodes sets another number")
+    print(f"\nevaluating {counted(options.episodes, 'episode')} of each match; --episodes sets another number")
     with checked_device(options.device):
         return evaluate_cross(sensors, players, scenario, episodes=options.episodes)
 

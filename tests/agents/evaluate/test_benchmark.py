@@ -80,7 +80,7 @@ def test_an_agent_that_does_not_fit_a_scene_plays_the_others(suite, monkeypatch)
     compared = benchmark.compare(results, suite)
     own = np.mean(played(result)["hit-mac"]["coverage"])
     assert compared[name]["score"][0] == pytest.approx(((own - 0.25) / 0.5 + 0.0) / 2)
-    with pytest.raises(ValueError, match=r"plannr fits no scene: unknown agent 'plannr' .did you mean planner"):
+    with pytest.raises(ValueError, match=r"any scene of the suite: unknown agent 'plannr' .did you mean planner"):
         benchmark.run("plannr", Path("none.json"), suite, progress=False)
     with pytest.raises(ValueError, match=r"'planner:turn_cost=0.1/0.5', which names 2 agents; give one"):
         benchmark.run("planner:turn_cost=0.1/0.5", Path("none.json"), suite, progress=False)

@@ -21,6 +21,7 @@ def test_the_cells_of_a_table():
     assert "* free turning: upper bound, computed with the future known." in lines
     assert lines[-1] == "P: probability that three covers more."
     assert max(map(len, lines)) <= 85
+    assert table(shown | {"episodes": 1}).startswith("hit-mac, 1 episode, seeds")
     assert table(shown | {"recordings": 3, "empty": 0.93}).splitlines()[0] == (
         "hit-mac, 200 episodes of 3 recordings, seeds 0 to 199; no targets 93.0 % of the time"
     )
