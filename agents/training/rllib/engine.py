@@ -42,7 +42,7 @@ WHOLE = 10**6
 _LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss": "value_loss", "entropy": "entropy"}
 
 
-class Rollout(NamedTuple):
+class RunnerRollout(NamedTuple):
     """Rollout of an env runner's scenes."""
 
     columns: dict[str, Any]  # of RLlib, (rows, ...)
@@ -73,7 +73,7 @@ class SceneEnvRunner:
         first_row = scenes[0] * (self._venv.num_envs // len(scenes))
         _, self._callback = self._model._setup_learn(0, learner.RolloutCallback(first_row=first_row))
 
-    def sample(self, weights: Mapping[str, np.ndarray]) -> Rollout:
+    def sample(self, weights: Mapping[str, np.ndarray]) -> RunnerRollout:
         """Return a rollout of the policy with these weights, by name."""
         put_weights(self._model.policy, weights)
         rollout, shape = self._model.rollout_buffer, self._model.action_space.shape or ()
@@ -86,7 +86,7 @@ class SceneEnvRunner:
             Postprocessing.ADVANTAGES: steps["advantages"].ravel(),
             Postprocessing.VALUE_TARGETS: steps["returns"].ravel(),
         }
-        return Rollout(columns, steps["acting"].ravel(), self._callback.means)
+        return RunnerRollout(columns, steps["acting"].ravel(), self._callback.means)
 
 
 class EnvRunners:
@@ -116,7 +116,7 @@ class EnvRunners:
         self._runners[number] = process.remote(*self._given, scenes, seed)
         self._starting[self._runners[number].__ray_ready__.remote()] = number
 
-    def sample(self, weights: Mapping[str, np.ndarray]) -> tuple[list[Rollout], list[int]]:
+    def sample(self, weights: Mapping[str, np.ndarray]) -> tuple[list[RunnerRollout], list[int]]:
         """Return the rollouts of the env runners that have started, and the numbers of those that are lost."""
         if not self._number:
             return [self._runners[0].sample(weights)], []
@@ -130,7 +130,7 @@ class EnvRunners:
         answered = ray.wait(list(running), num_returns=len(running), timeout=PATIENCE)[0] if running else []
         if len(answered) < max(len(running), 1):
             raise learner.TrainingError(f"an env runner has not answered for {PATIENCE:.0f} seconds; see Ray's logs")
-        found: list[Rollout] = []
+        found: list[RunnerRollout] = []
         lost: list[int] = []
         for reference in running:
             try:
@@ -166,7 +166,7 @@ def build_learners(options: Options, scenario: Scenario, policy: AttentionPolicy
     return config.build_learner_group(spaces={DEFAULT_MODULE_ID: spaces})
 
 
-def train_batch(rollouts: Sequence[Rollout], space: Any) -> MultiAgentBatch:
+def train_batch(rollouts: Sequence[RunnerRollout], space: Any) -> MultiAgentBatch:
     """Return the rows of rollouts in which a sensor acts, in random order, for RLlib's learners."""
     acting = np.concatenate([one.acting for one in rollouts])
     rows = np.random.permutation(np.flatnonzero(acting | ~acting.any()))  # noqa: NPY002 - what RLlib shuffles with
