@@ -16,10 +16,13 @@ from hitmac.envs.features import Pair
 from hitmac.envs.parts.knowledge import place_of, row_of
 from hitmac.envs.parts.obstacles import disc_at, is_clear, widest_disc
 
+# Rows of observed quantities, of `scratch` (scenes in its columns) and of Buffers.row (slots), which has also the last.
+_DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _SEEING, _AGE, _CLEAR, _NOTICED = range(11)
+
 
 @inlined
 def _view_of(state, knowledge, scales, i, j, first, last):
-    """Write the observed offset of target j from sensor i into rows 0 and 1 of `scratch`.
+    """Write the observed offset of target j from sensor i into the rows _DX and _DY.
 
     Returns arrays (B,): velocity x and y, a mask of detections, the number of sensors that detect the target, and the
     age of the knowledge.
@@ -29,33 +32,33 @@ def _view_of(state, knowledge, scales, i, j, first, last):
             notice(state, scales.missed_detections, i, j, first, last)
         pair = pair_number(state, i, j)
         for b in range(first, last):
-            state.scratch[0, b] = state.target[j, X, b] - state.sensor[i, X, b]
-            state.scratch[1, b] = state.target[j, Y, b] - state.sensor[i, Y, b]
+            state.scratch[_DX, b] = state.target[j, X, b] - state.sensor[i, X, b]
+            state.scratch[_DY, b] = state.target[j, Y, b] - state.sensor[i, Y, b]
         if scales.position_noise > 0.0:
             for b in range(first, last):
                 error_x, error_y = position_error(state, b, scales.position_noise, pair)
-                state.scratch[0, b] += error_x
-                state.scratch[1, b] += error_y
+                state.scratch[_DX, b] += error_x
+                state.scratch[_DY, b] += error_y
         velocity_x, velocity_y = state.target[j, at.VELOCITY_X], state.target[j, at.VELOCITY_Y]
         if scales.noisy_velocity:
             for b in range(first, last):
-                state.scratch[6, b], state.scratch[7, b] = velocity_x[b], velocity_y[b]
+                state.scratch[_VELOCITY_X, b], state.scratch[_VELOCITY_Y, b] = velocity_x[b], velocity_y[b]
                 if state.scene[at.TIME_BEFORE, b] >= 0:
                     error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
-                    state.scratch[6, b] += error_x
-                    state.scratch[7, b] += error_y
-            velocity_x, velocity_y = state.scratch[6], state.scratch[7]
+                    state.scratch[_VELOCITY_X, b] += error_x
+                    state.scratch[_VELOCITY_Y, b] += error_y
+            velocity_x, velocity_y = state.scratch[_VELOCITY_X], state.scratch[_VELOCITY_Y]
         noticed = state.scratch_mask if scales.missed_detections > 0.0 else state.visible[i, j]
-        return velocity_x, velocity_y, noticed, state.scratch[5], state.scratch[8]
+        return velocity_x, velocity_y, noticed, state.scratch[_SEEING], state.scratch[_AGE]
     r = row_of(knowledge.known, i)
     known = knowledge.known[r, j]
     for b in range(first, last):
-        state.scratch[0, b] = known[X, b] - state.sensor[i, X, b]
-        state.scratch[1, b] = known[Y, b] - state.sensor[i, Y, b]
+        state.scratch[_DX, b] = known[X, b] - state.sensor[i, X, b]
+        state.scratch[_DY, b] = known[Y, b] - state.sensor[i, Y, b]
     for b in range(first, last):
-        state.scratch[5, b] = knowledge.seeing[r, j, b]
+        state.scratch[_SEEING, b] = knowledge.seeing[r, j, b]
     velocity_x, velocity_y = known[at.VELOCITY_X], known[at.VELOCITY_Y]
-    return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[5], known[at.AGE]
+    return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[_SEEING], known[at.AGE]
 
 
 @inlined
@@ -69,8 +72,8 @@ def measure_offsets(dx, dy, distance, east, north, first, last):
 
 @compiled
 def _find_clear(sensor, disc, walls, scratch, first, last):
-    """Write into row 9 of `scratch` 1 where nothing stands between a sensor and the offset in rows 0 and 1, else 0."""
-    dx, dy, clear, x, y = scratch[0], scratch[1], scratch[9], sensor[X], sensor[Y]
+    """Write into the row _CLEAR 1 where nothing stands between a sensor and its offset (_DX, _DY), else 0."""
+    dx, dy, clear, x, y = scratch[_DX], scratch[_DY], scratch[_CLEAR], sensor[X], sensor[Y]
     for b in range(first, last):
         clear[b] = 1.0
     for k in range(disc.shape[0]):
@@ -85,18 +88,18 @@ def _find_clear(sensor, disc, walls, scratch, first, last):
 
 @inlined
 def _count_seeing(state, knowledge, scales, j, first, last):
-    """Write the number of sensors that detect target j into row 5 of `scratch`, with full knowledge."""
+    """Write the number of sensors that detect target j into the row _SEEING, with full knowledge."""
     if knowledge is None:
         for b in range(first, last):
-            state.scratch[5, b] = 0.0
+            state.scratch[_SEEING, b] = 0.0
         for i in range(state.sensor.shape[0]):
             if scales.missed_detections > 0.0:
                 notice(state, scales.missed_detections, i, j, first, last)
                 for b in range(first, last):
-                    state.scratch[5, b] += state.scratch_mask[b]
+                    state.scratch[_SEEING, b] += state.scratch_mask[b]
             else:
                 for b in range(first, last):
-                    state.scratch[5, b] += state.visible[i, j, b]
+                    state.scratch[_SEEING, b] += state.visible[i, j, b]
 
 
 @inlined
@@ -106,10 +109,10 @@ def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
     sensor, knowledge = state.sensor, state.knowledge
     n, m = sensor.shape[0], state.target.shape[0]
     dx, dy, distance, east, north = (
-        state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4],
+        state.scratch[_DX], state.scratch[_DY], state.scratch[_DISTANCE], state.scratch[_EAST], state.scratch[_NORTH],
     )  # fmt: skip
     for b in range(first, last):
-        state.scratch[8, b] = 0.0  # age with full knowledge
+        state.scratch[_AGE, b] = 0.0  # age with full knowledge
     for j in range(m):
         _count_seeing(state, knowledge, scales, j, first, last)
         for i in range(n):
@@ -119,7 +122,7 @@ def _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, first, last):
                 _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
-                state.scratch[9], state.values, None,
+                state.scratch[_CLEAR], state.values, None,
             )  # fmt: skip
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
@@ -142,11 +145,6 @@ def observe(rows, scales, codes, of_sensor, pairs, mask, share):
         for first in range(low, high, SCENES_PER_RUN):
             last = min(first + SCENES_PER_RUN, high)
             _observe_scenes(rows, scales, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
-
-
-(
-    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR,
-) = range(11)  # fmt: skip
 
 
 class Index(NamedTuple):
