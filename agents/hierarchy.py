@@ -14,7 +14,7 @@ from hitmac.agents.tracking.features import BELIEFS, BeliefFeatures, update
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle, flatten_sensors
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Idle, SubSteps, flatten_sensors
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
 from hitmac.envs.validation import convert
 
@@ -95,7 +95,7 @@ class HierarchicalAgent:
     ) -> None:
         self.scenario = load_scenario(scenario)
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
-        self.decision, self.idle = convert("decision", Decision, decision), convert("idle", Idle, idle)
+        self.decision, self.idle = convert("decision", SubSteps, decision), convert("idle", Idle, idle)
         convert("padding", Padding, executor.padding)
         self._beliefs = BeliefFeatures(self.scenario) if BELIEFS in (coordinator.features, executor.features) else None
         observed = [self._beliefs.beliefs.features] if self._beliefs else []

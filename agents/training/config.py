@@ -33,7 +33,7 @@ from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
-from hitmac.envs.tasks.base import Decision, Idle
+from hitmac.envs.tasks.base import Idle, SubSteps
 from hitmac.envs.tasks.coverage import REWARDS
 from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
@@ -389,7 +389,7 @@ class CoordinatorOptions(Options):
     """Reward every sensor for its own part of the coverage; otherwise for the task's reward, as in the paper."""
     idle: Idle
     """Action of a sensor without assigned targets: random turns, as in the released program, or none."""
-    decision: Decision
+    decision: SubSteps
     """Sub-steps for which an assignment holds."""
 
 

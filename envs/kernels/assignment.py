@@ -119,8 +119,8 @@ class ExecutorRules(NamedTuple):
     share: float  # probability that a target in range becomes a goal
 
 
-class Decision(NamedTuple):
-    """Decision of the coordinator: its rules, and its results so far.
+class CoordinatorStep(NamedTuple):
+    """Step of the coordinator, one decision: its rules, and its results so far.
 
     A single tuple, since every further argument costs half a microsecond per call.
     """

@@ -25,7 +25,7 @@ from hitmac.envs.validation import Choice, Range, as_array, convert, field_types
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
 
-Decision = Annotated[int, Range(1, 10_000)]
+SubSteps = Annotated[int, Range(1, 10_000)]
 """Sub-steps of a decision."""
 
 DECISIONS_PER_EPISODE = 101

@@ -12,9 +12,9 @@ from hitmac.envs.tasks import base
 from hitmac.envs.tasks.base import (
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
-    Decision,
     Features,
     Idle,
+    SubSteps,
     Task,
     TaskSpec,
     make_observer,
@@ -86,7 +86,7 @@ class CoordinatorTask(Task):
     executor_features: Features | None = None
     padding: Padding | None = None
     idle: Idle = "random"
-    decision: Decision = SUB_STEPS_PER_DECISION
+    decision: SubSteps = SUB_STEPS_PER_DECISION
 
     def __post_init__(self) -> None:
         if self.executor != "scripted" and not callable(getattr(self.executor, "predict", None)):
@@ -122,7 +122,7 @@ class CoordinatorTask(Task):
         self.marginal[chosen], self.turned[chosen] = 0.0, 0
         actions = np.zeros((self.num_envs, len(self.scenario.decisions) * self.scenario.num_sensors), np.int64)
         scripted = isinstance(self.executor, str)
-        decision = assignment.Decision(
+        decision = assignment.CoordinatorStep(
             scripted, self.idle == "random", UNSEEN_PENALTY,
             self.assigned, actions, self.sub_rewards, self.marginal, self.turned,
         )  # fmt: skip
@@ -139,7 +139,7 @@ class CoordinatorTask(Task):
                 run(sub_steps, k, k + 1, decision, chosen)
         return self.sub_rewards.mean(-1)
 
-    def _sub_step_of_game(self, k: int, decision: assignment.Decision, chosen: np.ndarray) -> None:
+    def _sub_step_of_game(self, k: int, decision: assignment.CoordinatorStep, chosen: np.ndarray) -> None:
         """Play sub-step k of a decision of a game."""
         simulator, steps = self.simulator, decision.action
         if hasattr(self.observer, "get_state"):
