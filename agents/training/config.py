@@ -63,14 +63,14 @@ _FEATURES = {
 _PRESETS: dict[str, dict[str, Any]] = parse_yaml(read_text(Path(__file__).with_name("presets.yaml")))
 
 NO_LIMIT = {"minutes": None, "total_steps": None}
-"""Limits, of which the presets have those of a training without any."""
+"""Limits of options that have none; those of their preset then apply, see :func:`with_limits`."""
 
 AnyKind = TypeVar("AnyKind")
 NONE: Any = None  # value of options in jobs without them
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
-def preset(job: str) -> Callable[[type[AnyKind]], type[AnyKind]]:
+def with_presets(job: str) -> Callable[[type[AnyKind]], type[AnyKind]]:
     """Make a class of options a frozen dataclass, with the presets of a job, and the first of them as its defaults."""
 
     def make(kind: Any) -> Any:
@@ -88,6 +88,37 @@ def preset(job: str) -> Callable[[type[AnyKind]], type[AnyKind]]:
         return dataclass(frozen=True, kw_only=True)(kind)
 
     return make
+
+
+def preset_of(kind: Any, algorithm: str, situation: str) -> dict[str, Any]:
+    """Return a job's preset: of the situation by imitation or by reward, of the situation, or the same for plain."""
+    by = "by imitation" if algorithm == "imitation" else "by reward"
+    names = f"{situation} {by}", situation, f"plain {by}", "plain"
+    return next(kind.presets[name] for name in names if name in kind.presets)
+
+
+def with_defaults(
+    kind: type[AnyKind], algorithm: str, memory: str = "none", start: str | None = None, game: bool = False
+) -> AnyKind:
+    """Return a job's options by its preset, without limits, and with the features and the network of `start`."""
+    changes: dict[str, Any] = {"algorithm": algorithm}
+    if start is not None:
+        assert issubclass(kind, Options)
+        changes |= {"start": start} | network_of(start, kind.task.spec.name)
+    if (memory := changes.get("memory", memory)) != "none":
+        changes["memory"] = memory
+    situation = "memory" if memory != "none" else "start" if start is not None else "game" if game else "plain"
+    values = preset_of(kind, algorithm, situation)
+    return kind(**{name: NO_LIMIT.get(name, value) for name, value in values.items()} | changes)
+
+
+def with_limits(options: Any, otherwise: str = "plain") -> Any:
+    """Return the options with a limit: that of their preset if they have none."""
+    if options.minutes is not None or options.total_steps is not None:
+        return options
+    situation = "memory" if options.memory != "none" else "game" if options.features == BELIEFS else otherwise
+    preset = preset_of(options, options.algorithm, situation)
+    return dataclasses.replace(options, **{name: preset[name] for name in NO_LIMIT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +176,7 @@ class RunOptions:
         return {name: value for name in ("ray", "address") if (value := getattr(self, name)) is not None}
 
 
-@preset("coverage-ppo")
+@with_presets("coverage-ppo")
 class Options(EncoderConfig, RunOptions):
     """Options of every job that trains one policy, with those of its encoder."""
 
@@ -297,7 +328,7 @@ class Options(EncoderConfig, RunOptions):
         return self.learning_rate * (1.0 - done), self.entropy + done * (self.final_entropy - self.entropy)
 
 
-@preset("coverage-ppo")
+@with_presets("coverage-ppo")
 class CoverageRewardOptions(Options):
     """Train a policy that turns all sensors directly, by PPO from its reward alone."""
 
@@ -347,12 +378,12 @@ class CoverageRewardOptions(Options):
             yield "neighbours", reads, "requires --attend-over agents"
 
 
-@preset("coverage")
+@with_presets("coverage")
 class CoverageOptions(CoverageRewardOptions):
     """Train a policy that turns all sensors directly, by imitation of a planner's values of the actions."""
 
 
-@preset("executor")
+@with_presets("executor")
 class ExecutorOptions(Options):
     """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
 
@@ -377,7 +408,7 @@ class ExecutorOptions(Options):
     of the target, as in the released program."""
 
 
-@preset("coordinator")
+@with_presets("coordinator")
 class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors; a frozen executor turns them."""
 
@@ -393,7 +424,7 @@ class CoordinatorOptions(Options):
     """Sub-steps for which an assignment holds."""
 
 
-@preset("transport")
+@with_presets("transport")
 class TransportOptions(Options):
     """Train a policy of the targets, shared by all: each carries its cargo past the sensors of an opponent.
 
@@ -416,7 +447,7 @@ class TransportOptions(Options):
             yield name, getattr(self, name) == value, f"for targets it must be {value}"
 
 
-@preset("hit-mac")
+@with_presets("hit-mac")
 class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
@@ -556,44 +587,6 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
     return scaled(options, scenario, given)
 
 
-def preset_of(
-    kind: Any, algorithm: str, memory: str = "none", game: bool = False, start: str | None = None
-) -> dict[str, Any]:
-    """Return the preset of a job for an algorithm, a memory, a game of two teams, and a policy to start from."""
-    situation = algorithm
-    if memory != "none":
-        situation = "memory"
-    elif algorithm == "imitation":
-        situation = "game" if game else algorithm
-    elif start is not None:
-        situation = "start"
-    elif game:
-        situation = "game by reward"
-    return kind.presets.get(situation, kind.presets.get(algorithm, kind.presets["plain"]))
-
-
-def with_defaults(
-    kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None, game: bool = False
-) -> AnyJob:
-    """Return a job's options by its preset, with the features and the network of the policy `start`."""
-    changes: dict[str, Any] = {"algorithm": algorithm}
-    if start is not None:
-        assert issubclass(kind, Options)
-        changes |= {"start": start} | network_of(start, kind.task.spec.name)
-    if (memory := changes.get("memory", memory)) != "none":
-        changes["memory"] = memory
-    values = preset_of(kind, algorithm, memory, game and start is None, start)
-    return kind(**{name: NO_LIMIT.get(name, value) for name, value in values.items()} | changes)
-
-
-def with_limits(options: Any) -> Any:
-    """Return the options with a limit: the job's default if they have none."""
-    if options.minutes is not None or options.total_steps is not None:
-        return options
-    preset = preset_of(options, options.algorithm, options.memory, options.features == BELIEFS)
-    return dataclasses.replace(options, **{name: preset[name] for name in NO_LIMIT})
-
-
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:
     """Return options with sizes for a scenario, except those given: the more pairs, the fewer scenes.
 
@@ -629,24 +622,23 @@ def levels(
     if options.features == "hit-mac":
         shared |= {"embed_layers": 2, "num_frequencies": 4}
     features = {"hit-mac": FEATURE_SETS["hit-mac"], "frame": ExecutorOptions.features}
-    game = options.features == "beliefs"
-    situation = "imitation" if options.algorithm == "imitation" else "hit-mac"
-    if game:
-        situation = "game" if options.algorithm == "imitation" else "game by reward"
-    own = ExecutorOptions.presets[situation] | {"run_dir": run_dir / "executor"}
+    situation = "game" if options.features == "beliefs" else "hit-mac"
+    own = preset_of(ExecutorOptions, options.algorithm, situation) | {
+        "minutes": options.executor_minutes,
+        "total_steps": options.executor_steps,
+        "run_dir": run_dir / "executor",
+    }
     if options.features in features:
         own["features"] = features[options.features]
-    if options.executor_minutes is not None or options.executor_steps is not None:
-        own |= {"minutes": options.executor_minutes, "total_steps": options.executor_steps}
-    of_coordinator = preset_of(CoordinatorOptions, options.algorithm, game=game) | {
+    of_coordinator = preset_of(CoordinatorOptions, options.algorithm, situation) | {
         "features": _FEATURES[options.features],
         "executor": str(run_dir / "executor"),
         "minutes": options.coordinator_minutes,
         "total_steps": options.coordinator_steps,
         "run_dir": run_dir / "coordinator",
     }
-    executor, coordinator = ExecutorOptions(**own | shared), CoordinatorOptions(**of_coordinator | shared)
-    return scaled(executor, scenario, shared), scaled(coordinator, scenario, shared)
+    executor = with_limits(ExecutorOptions(**own | shared), situation)
+    return scaled(executor, scenario, shared), scaled(CoordinatorOptions(**of_coordinator | shared), scenario, shared)
 
 
 def policy_folder(start: str) -> Path:

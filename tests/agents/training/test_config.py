@@ -84,7 +84,7 @@ def test_both_levels_of_a_game_observe_beliefs_by_default():
     with pytest.raises(ValueError, match="--features is beliefs, which is supported only for"):
         check_on(executor, load_scenario("hit-mac"))
     chosen = sizes.completed(HitMacOptions(features="motion"), {"features"}, game)
-    assert levels(chosen, Path("runs/x"), game)[0].goals_every == ExecutorOptions.presets["hit-mac"]["goals_every"]
+    assert levels(chosen, Path("runs/x"), game)[0].goals_every == 30
 
 
 def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
