@@ -108,7 +108,7 @@ def test_the_readme_links_every_page():
 
 
 def test_options_exist(capsys):
-    known = {"help", "logdir", "version", "head", "port", "model", "option"}  # the last two of make baselines
+    known = {"help", "import", "logdir", "version", "head", "port", "model", "option"}  # the last two of make baselines
     fields = [
         reproduce.Options,
         *train.COMMANDS.values(),
@@ -146,7 +146,7 @@ def parsed(name, arguments):
         options, _, first = FORMS[name][arguments.pop(0)]
         return parse(options, name, arguments, first=first)
     if name != "train":
-        first = {"scenarios": "--scenario", "run": "--agent"}.get(name, "--agents")
+        first = {"scenarios": "--scenario", "run": "--agent", "export": "--agent"}.get(name, "--agents")
         return parse(importlib.import_module(COMMANDS[name][0]).Options, name, arguments, first=first)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     arguments = with_seed_range(arguments)
@@ -175,7 +175,7 @@ def test_a_command_is_one(command):
         assert name in (*COMMANDS, "--help", "--version")
     if program == "make" and name == "reproduce":
         parse(reproduce.Options, name, rest)
-    elif name in COMMANDS.keys() - {"export", "pretrained"} and "--help" not in rest:
+    elif name in COMMANDS.keys() - {"pretrained"} and "--help" not in rest:
         options = parsed(name, rest)
         known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
         known = [agent for agent in known if not agent.endswith(".jsonl")]

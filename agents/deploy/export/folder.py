@@ -1,6 +1,5 @@
 """Command line ``hitmac export``: export a learned policy as ONNX, with a runner, or as ``torch.export`` program."""
 
-import argparse
 import hashlib
 import json
 import logging
@@ -8,13 +7,14 @@ import shutil
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import hitmac
-from hitmac.agents.command_line import import_modules, stop_on_bad_input
+from hitmac.agents import command_line
 from hitmac.agents.deploy.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.names import load_agent, parse
@@ -175,25 +175,26 @@ def _write(part: Part, path: Path, card: str) -> None:
     exported.save(path)
 
 
+@dataclass(frozen=True)
+class Options:
+    """Export a learned policy, to run without torch and without hitmac: hitmac export runs/x --to policy."""
+
+    agent: str = "pretrained:flat"
+    """Directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR; first, it needs no --agent."""
+    to: Path = Path("policy")
+    """Folder for the networks and a runner that needs numpy and onnxruntime only; or file for the network alone, .onnx
+    or .pt2 (for a hierarchy two, NAME-coordinator.onnx and NAME-executor.onnx)."""
+    scenario: str | None = None
+    """Preset or YAML file of the site. None: the scenario of the training."""
+    replace: bool = False
+    """Replace an earlier export of this name."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    about = "Export a learned policy, to run without torch and without hitmac."
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=about)
-    parser.add_argument("agent", help="directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR")
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="PATH",
-        help="folder for the networks and a runner that needs numpy and onnxruntime only; or file for the network "
-        "alone, OUT.onnx or OUT.pt2 (for a hierarchy, OUT-coordinator.onnx and OUT-executor.onnx)",
-    )
-    parser.add_argument("--scenario", help="preset or YAML file of the site (default: the scenario of the training)")
-    parser.add_argument("--replace", action="store_true", help="replace an earlier export of this name")
-    parser.add_argument("--import", metavar="MODULE", action="append", help="module of your own to import first")
-    options = parser.parse_args(arguments)
-    with stop_on_bad_input(PROGRAM):
-        import_modules(sys.argv[1:] if arguments is None else arguments)
-        files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)
+    options = command_line.parse(Options, PROGRAM, arguments, first="--agent")
+    with command_line.stop_on_bad_input(PROGRAM):
+        files = export_agent(**vars(options))
     print(*files, sep="\n")
-    if Path(options.to).is_dir():
-        print(f"try it: {Path(sys.executable).name} {Path(options.to) / RUN}")
+    if options.to.is_dir():
+        print(f"try it: {Path(sys.executable).name} {options.to / RUN}")

@@ -28,7 +28,7 @@ from tests.agents.deploy.export.made import copied, fresh, hierarchy
     ],
 )
 def test_what_cannot_be_exported_is_named_and_leaves_nothing(arguments, message, error_of):
-    assert message in error_of(main, "--to=out", "--scenario=hit-mac", *arguments)
+    assert message in error_of(main, *arguments, "--scenario=hit-mac")
 
 
 def test_files_are_replaced_only_if_asked(flat, card_alone, tmp_path, capsys):
