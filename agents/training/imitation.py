@@ -170,7 +170,7 @@ class AssignmentLabels(TurnLabels):
         return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
 
 
-class MoveLabels(TurnLabels):
+class MoveLabels:
     """Values (1, k) of the k moves of a target by a player of the targets, for policies of one target.
 
     They are those of its method ``values(duel, starts)``, (B, m, k); without one, minus the distance of a move from the
