@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac import find_player
+from hitmac.envs.base.state import core_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, OBSERVERS, Observer
@@ -85,7 +86,8 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
 def marginal_coverage(simulator: Simulator) -> np.ndarray:
     """Return the share of the coverage, by value, that each sensor's view of a target adds now (B, n, m)."""
     marginal = np.zeros(simulator.state.visible.shape)
-    simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None))
+    rows = core_of.py_func(simulator.rows)  # the kernel is compiled once, for scenes with any parts
+    simulator.run(assignment.marginal_coverage, marginal, simulator.chosen(None), rows=rows)
     return marginal
 
 
