@@ -170,9 +170,10 @@ def test_a_turn_beyond_a_limit_is_a_stay_that_costs_nothing():
     scene = SITE.replace(sensor_headings=(88, 90, 0))
     coverage = CoverageTask(scene, 1, 0, turn_cost=0.3)
     np.testing.assert_allclose(coverage.step(np.array([[LEFT, RIGHT, 0]])), coverage.simulator.coverage)
-    stopped, moved = (ExecutorTask(scene, 1, 0, turn_cost=0.25) for _ in range(2))
-    stopped.step(np.array([[LEFT, RIGHT, 0]]))
-    moved.step(np.array([[0, 0, 0]]))
+    tilting = scene.replace(tilt_limits=[(0, 90)], mount_height=1)  # as in the preset, for which kernels are compiled
+    stopped, moved = (ExecutorTask(tilting, 1, 0, turn_cost=0.25) for _ in range(2))
+    stopped.step(np.array([[LEFT, RIGHT, 0, 0, 0, 0]]))
+    moved.step(np.zeros((1, 6), int))
     np.testing.assert_array_equal(stopped.sensor_rewards(), moved.sensor_rewards())
 
 
