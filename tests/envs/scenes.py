@@ -18,15 +18,16 @@ RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 
 
 @st.composite
-def scenarios(draw, rails=True, tilts=True):
-    """Draw a scenario; kernels are compiled for every combination of rails, tilts, and what a test adds."""
+def scenarios(draw, rails=True, tilts=True, both=False):
+    """Draw a scenario, with rails and tilts at once only if `both`: kernels are compiled for every combination."""
     n, m = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     arena = draw(st.sampled_from([1.0, 30.0, 1250.0]))
     place, height = st.floats(-arena, arena), draw(st.sampled_from([1.0, 0.8])) * arena
     points = st.lists(st.tuples(place, st.floats(-height, height)), min_size=1, max_size=3, unique=True)
     polylines = [st.lists(points, min_size=count, max_size=count) for count in (1, n) if rails]
     rails = draw(st.one_of(st.just([]), *polylines))
-    zoom, tilts = draw(st.sampled_from([(), (20, 120)])), draw(st.sampled_from([(), ((10, 70),)][: 1 + tilts]))
+    tilting = tilts and (both or not rails)
+    zoom, tilts = draw(st.sampled_from([(), (20, 120)])), draw(st.sampled_from([(), ((10, 70),)][: 1 + tilting]))
     opening = st.floats(20, 120) if zoom else st.floats(5, 360)
     view = draw(st.one_of(opening, st.lists(opening, min_size=n, max_size=n)))
     return Scenario(
