@@ -122,19 +122,25 @@ def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions
     assert check_same(files, lambda scene: agent_of(scene, **options), sizes, scenario) == decisions
 
 
-@pytest.mark.parametrize("scene", [BY_RATE, load_scenario("mate-2v4-1").replace(action="rate", knowledge="full")])
-def test_policies_of_rates_are_exported(scene, tmp_path):
-    coordinator, of_first = untrained(scene, "Coordinator", noise=0.5)
-    executor = as_level(*untrained(scene, "Executor", noise=0.5), scene)
-    both = as_hierarchy("both", scene, LevelPolicy(coordinator, of_first.features), executor, idle="hold")
-    for number, agent in enumerate((as_agent(*untrained(scene, noise=0.5), scene, name="flat"), both)):
-        networks = Files(exported(agent, tmp_path / f"{number}.pt2", scene))
-        shown = Observer(scene, agent.features).observe(Simulator(scene, 20, 7))
-        expected, _ = agent.policy.predict(shown, deterministic=True)
-        got = networks.decide(agent, shown)["actions"]
-        assert "share" in networks.card["decisions"]["turn"]
-        assert len(set(np.unique(got)) - {-1.0, 0.0, 1.0}) > 1
-        np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=1e-5)
+@pytest.mark.parametrize(
+    ("scene", "levels"),
+    [(BY_RATE, False), (load_scenario("mate-2v4-1").replace(action="rate", knowledge="full"), True)],
+    ids=["flat", "both levels in a game"],
+)
+def test_policies_of_rates_are_exported(scene, levels, tmp_path):
+    if levels:
+        coordinator, of_first = untrained(scene, "Coordinator", noise=0.5)
+        executor = as_level(*untrained(scene, "Executor", noise=0.5), scene)
+        agent = as_hierarchy("both", scene, LevelPolicy(coordinator, of_first.features), executor, idle="hold")
+    else:
+        agent = as_agent(*untrained(scene, noise=0.5), scene, name="flat")
+    networks = Files(exported(agent, tmp_path / "p.pt2", scene))
+    shown = Observer(scene, agent.features).observe(Simulator(scene, 20, 7))
+    expected, _ = agent.policy.predict(shown, deterministic=True)
+    got = networks.decide(agent, shown)["actions"]
+    assert "share" in networks.card["decisions"]["turn"]
+    assert len(set(np.unique(got)) - {-1.0, 0.0, 1.0}) > 1
+    np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=1e-5)
 
 
 def test_a_recurrent_policy_takes_its_state_and_returns_it(tmp_path):
