@@ -30,12 +30,9 @@ def fit(pixels: Any, floor: Any) -> np.ndarray:
         away = np.linalg.norm(offset, axis=-1)
         for a, b in np.argwhere(np.triu(away == 0.0, 1)):
             raise ValueError(f"the {name} of pairs {a + 1} and {b + 1} are the same; each pair must have its own")
-        for a, b in np.argwhere(np.triu(away, 1)):
-            aside = np.abs(offset[a, b, 0] * offset[a, :, 1] - offset[a, b, 1] * offset[a, :, 0]) / away[a, b]
-            line = np.flatnonzero(aside <= NEAR_A_LINE * away.max()) + 1
-            if len(line) >= len(points) - 1:
-                pairs = ", ".join(map(str, line))
-                raise ValueError(f"the {name} of pairs {pairs} are on a line; two pairs or more must be off it")
+        if len(line := _line_through_most(offset, away)) >= len(points) - 1:
+            pairs = ", ".join(map(str, line + 1))
+            raise ValueError(f"the {name} of pairs {pairs} are on a line; two pairs or more must be off it")
     to_pixels, to_floor = _normalisation(pixels), _normalisation(floor)
     (u, v), (x, y) = apply(to_pixels, pixels).T, apply(to_floor, floor).T
     one, zero = np.ones_like(u), np.zeros_like(u)
@@ -44,6 +41,24 @@ def fit(pixels: Any, floor: Any) -> np.ndarray:
     matrix = np.linalg.svd(np.concatenate((of_x, of_y)))[2][-1].reshape(3, 3)
     matrix = np.linalg.inv(to_floor) @ matrix @ to_pixels
     return matrix / matrix[2, 2]
+
+
+def _line_through_most(offset: np.ndarray, away: np.ndarray) -> np.ndarray:
+    """Return the points on the line through the two that are farthest apart, or if more, with either of them left out.
+
+    If all points except one are on a line, one of these is it. `offset` (k, k, 2) leads from point to point, and `away`
+    (k, k) is its length.
+    """
+    found = np.empty(0, int)
+    ends = divmod(int(away.argmax()), len(away))
+    for without in ((), ends[:1], ends[1:]):
+        left = away.copy()
+        left[[*without]] = left[:, [*without]] = 0.0
+        a, b = divmod(int(left.argmax()), len(away))
+        aside = np.abs(offset[a, b, 0] * offset[a, :, 1] - offset[a, b, 1] * offset[a, :, 0]) / away[a, b]
+        line = np.flatnonzero(aside <= NEAR_A_LINE * away.max())
+        found = line if len(line) > len(found) else found
+    return found
 
 
 def _normalisation(points: np.ndarray) -> np.ndarray:
