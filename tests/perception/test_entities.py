@@ -269,12 +269,12 @@ def test_exported_and_onnx_are_eager_at_other_sizes(attention, none, tmp_path, c
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("attention", "none"), [("transformer", False), ("tanh", True)])
-def test_compiled_is_eager_with_its_gradients(attention, none):
+def test_compiled_is_eager_with_its_gradients():
     torch._dynamo.reset()
-    net = Selector(attention, none)
+    net = Selector("tanh", none=True)
     compiled = torch.compile(net, backend="aot_eager", dynamic=True, fullgraph=True)
-    for given_scenes in (batch(3, 4, 5), batch(7, 2, 9), batch(2, 0, 3)):
+    # A size that equals a width of the network would be compiled as that constant.
+    for given_scenes in (batch(7, 2, 9), batch(4, 6, 11), batch(2, 0, 4)):
         found = [call(*given_scenes) for call in (compiled, net)]
         close(*found)
         totals = (logits.clamp(min=-100).square().sum() + feature.square().sum() for logits, feature in found)
