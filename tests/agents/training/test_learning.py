@@ -36,7 +36,6 @@ def coverage(agents, scenario):
 
 SCENES_16 = {"num_envs": 16, "batch_size": 16, "epochs": 2}
 PPO_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 16, "epochs": 4, "batch_size": 256, "num_envs": 64}
-A2C_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 8, "num_envs": 32}
 FAST = {"learning_rate": 4e-3}
 SHORT = {"num_envs": 32, "num_blocks": 1, "gamma": 0.5}
 PAPER = SHORT | {"embed_layers": 1, "idle": "random", "features": FEATURE_SETS["frame"]}
@@ -50,7 +49,6 @@ SEARCH |= {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim":
         ("coverage", "imitation", SCENES_16 | {"weight_dim": 32}, 16 * 96, "greedy", 0.03),
         ("coverage", "imitation", SEARCH, 32 * 16 * 8, "random", 0.1),
         ("coverage-ppo", "ppo", PPO_2X2 | FAST, 20_000, "random", 0.15),
-        ("coverage-ppo", "a2c", A2C_2X2 | {"learning_rate": 4e-3}, 30_000, "random", 0.15),
         ("coordinator", "ppo", FAST | SHORT | {"batch_size": 64}, 4_000, "assign-all", 0.05),
         ("coordinator", "a2c", FAST | PAPER, 6_000, "assign-all", 0.03),
         ("coordinator", "imitation", FAST | SCENES_16, 16 * 100, "assign-all", 0.1),
@@ -75,17 +73,13 @@ def test_an_executor_learns_by_imitation():
     check_executor(*learn(options_of("executor", "imitation", num_envs=16, batch_size=64), 12_000))
 
 
-IMITATED = {"num_envs": 16, "weight_dim": 32, "teacher": "planner-fast"}
-
-
 GAME = {"scenario": "mate-2v4-0", "teacher": "belief-planner-fastest", "num_envs": 16, "weight_dim": 32}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("action", ["turn", "rate"])
-def test_both_levels_learn_to_play_a_game_from_a_planner(action, tmp_path):
+def test_both_levels_learn_to_play_a_game_from_a_planner(tmp_path):
     both = dataclasses.replace(with_defaults(HitMacOptions, "imitation", game=True), scenario="mate-2v4-0")
-    scenario = load_scenario("mate-2v4-0").replace(action=action)
+    scenario = load_scenario("mate-2v4-0").replace(action="rate")
     for level in levels(both, tmp_path):
         options = dataclasses.replace(level, **GAME, batch_size=64)
         model, _, config = build(options, scenario)
@@ -99,23 +93,13 @@ def test_both_levels_learn_to_play_a_game_from_a_planner(action, tmp_path):
     assert found["trained"] > max(found["mate:greedy"], found["mate:random"] + 0.15)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "of_executor", "of_coordinator", "steps", "baseline", "margin"),
-    [
-        ("ppo", FAST | {"batch_size": 256}, FAST | {"batch_size": 64}, (30_000, 3_000), "random", 0.15),
-        pytest.param("imitation", IMITATED | {"batch_size": 64}, IMITATED | {"batch_size": 16, "epochs": 4},
-                     (16 * 4 * 320, 16 * 400), "assign-in-range:scripted", 0.02, marks=pytest.mark.slow),
-    ],
-)  # fmt: skip
-def test_both_levels_of_hit_mac_cover_more_together_than(
-    algorithm, of_executor, of_coordinator, steps, baseline, margin, tmp_path
-):
-    both = dataclasses.replace(with_defaults(HitMacOptions, algorithm), num_envs=32, weight_dim=16)
+def test_both_levels_of_hit_mac_cover_more_together_than_random_turns(tmp_path):
+    both = dataclasses.replace(with_defaults(HitMacOptions, "ppo"), num_envs=32, weight_dim=16)
     executor, coordinator = levels(both, tmp_path)
-    policy, config, scenario = learn(dataclasses.replace(executor, **of_executor), steps[0])
+    policy, config, scenario = learn(dataclasses.replace(executor, **FAST, batch_size=256), 30_000)
     check_executor(policy, config, scenario)
     save_policy(executor.folder, policy, config)
-    policy, config, _ = learn(dataclasses.replace(coordinator, **of_coordinator), steps[1])
+    policy, config, _ = learn(dataclasses.replace(coordinator, **FAST, batch_size=64), 3_000)
     trained = as_agent(policy, config, scenario, name="trained", executor=load_executor(executor.folder, scenario))
-    found = coverage([trained, load_agent(baseline, scenario)._replace(name="other")], scenario)
-    assert found["trained"] > found["other"] + margin
+    found = coverage([trained, "random"], scenario)
+    assert found["trained"] > found["random"] + 0.15
