@@ -72,7 +72,7 @@ def rule(score):
     return SimpleNamespace(predict=lambda x, **_: ((score(x["columns"]) + 9 * x["columns_mask"]).argmax(1), None))
 
 
-def main(total_steps: int = 80_000):
+def main(total_steps: int = 80_000, episodes: int = 500):
     network = {"candidates": "columns", "weight_dim": 32, "num_heads": 2, "embed_layers": 2, "num_frequencies": 2}
     games, options = make_vec_env(ConnectFour, 16, seed=10_000), {"n_steps": 128, "batch_size": 256, "n_epochs": 4}
     ppo = PPO(EntityPolicy, games, 1e-3, gamma=0.98, policy_kwargs=network, seed=0, **options).learn(total_steps)
@@ -80,7 +80,8 @@ def main(total_steps: int = 80_000):
     draws = np.random.default_rng(0)
     rules = {"random": rule(lambda x: draws.random(x.shape[:2])), "the middle": rule(lambda x: -abs(x[..., 1]))}
     for name, policy in {"learned": ppo, **rules}.items():
-        rewards, _ = evaluate_policy(policy, make_vec_env(ConnectFour, 1, seed=0), 500, return_episode_rewards=True)
+        game = make_vec_env(ConnectFour, 1, seed=0)
+        rewards, _ = evaluate_policy(policy, game, episodes, return_episode_rewards=True)
         print(f"{name} wins {np.mean(np.array(rewards) > 0):.3f}")
 
 

@@ -404,6 +404,7 @@ SHORT = {
 """Options with which an example takes a few steps only; by default 100 steps."""
 
 
+    "sb3_select": ["--total-steps", "100", "--episodes", "40"],
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
 def test_help_explains_an_example_and_does_nothing_else(path, monkeypatch, capsys):
