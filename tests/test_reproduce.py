@@ -9,6 +9,7 @@ import pytest
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.training.config import JOBS, HitMacOptions, check
+from tests.agents.training.brief import OWN_PROCESS
 from tools import reproduce
 from tools.reproduce import ROWS, Row, main, table
 
@@ -61,6 +62,8 @@ def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_trained_rows_are_made_and_shared(tmp_path, monkeypatch):
+    for name, value in OWN_PROCESS.items():
+        monkeypatch.setenv(name, value)
     small = "--num-envs 4 --weight-dim 4 --episode-steps 20 --curve-points 0 --processes 1"
     rows = {"trained": Row(f"coverage-ppo {small}"), "same": Row(agent="{trained}")}
     monkeypatch.setattr(reproduce, "ROWS", rows)

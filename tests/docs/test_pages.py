@@ -39,6 +39,7 @@ from hitmac.agents.deploy.site import command as site
 from hitmac.agents.evaluate import benchmark
 from hitmac.agents.evaluate.logs import read_log
 from hitmac.agents.names import named_agents
+from hitmac.agents.training import report
 from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
 from hitmac.envs.files import parse_yaml
@@ -46,6 +47,7 @@ from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.camera_servers import Motor, ViscaServer
 from tests.agents.deploy.run.fakes import SITE
+from tests.agents.training import brief
 from tools import reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -253,8 +255,10 @@ def test_commands_know_what_an_imported_module_registers(run, monkeypatch):
     assert len(blocks) == 2, "a task and an observer"
     Path("my_module.py").write_text("\n".join(blocks))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("HITMAC_IMPORTS", "")
+    for name, value in brief.OWN_PROCESS.items():
+        monkeypatch.setenv(name, value)
+    for name, value in (brief.SHORT_EPISODES | brief.FEW_FILES).items():
+        monkeypatch.setattr(report, name, value)
     train, evaluate, watch = (text for kind, text in steps("docs/extend.md") if kind == "command")
     few = "--num-envs 2 --rollout-steps 4 --batch-size 8 --weight-dim 4 --episodes 1"
     with patch.dict(sys.modules):
@@ -400,11 +404,11 @@ SHORT = {
     "own_agent": ["--episodes", "2"],
     "own_site": ["--episodes", "2"],
     "pettingzoo_a2c": ["--total-steps", "700"],
+    "sb3_select": ["--total-steps", "100", "--episodes", "40"],
 }
 """Options with which an example takes a few steps only; by default 100 steps."""
 
 
-    "sb3_select": ["--total-steps", "100", "--episodes", "40"],
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.py")), ids=lambda path: path.stem)
 def test_help_explains_an_example_and_does_nothing_else(path, monkeypatch, capsys):

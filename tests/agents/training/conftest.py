@@ -1,4 +1,3 @@
-import functools
 import signal
 import sys
 
@@ -7,10 +6,7 @@ import pytest
 from hitmac import train
 from hitmac.agents.training import report, sweep
 from hitmac.agents.training.learner import RolloutCallback
-
-
-def cut_short(function, *arguments, **options):
-    return function(*arguments, **options | {"max_episode_steps": min(20, options["max_episode_steps"])})
+from tests.agents.training import brief
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +38,8 @@ def here(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(RolloutCallback, "_on_step", step)
             patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
-            for name in ("evaluate", "evaluate_executors"):
-                patch.setattr(report, name, functools.partial(cut_short, getattr(report, name)))
-            if not reported:
-                patch.setattr(report, "BASELINES", ("random", "still"))
-                for name in ("save_pictures", "save_curve", "save_film"):
-                    patch.setattr(report, name, lambda *arguments, **options: None)
+            for name, value in (brief.SHORT_EPISODES | ({} if reported else brief.FEW_FILES)).items():
+                patch.setattr(report, name, value)
             if not (evaluated or reported):
                 patch.setattr(sweep, "report", lambda *arguments, **options: None)
                 patch.setattr(sweep, "evaluate_trainings", lambda *arguments: None)

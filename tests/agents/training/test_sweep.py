@@ -17,8 +17,9 @@ from hitmac.agents.learned.checkpoint import load_policy, variations_in
 from hitmac.agents.names import named_agents
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
 from hitmac.agents.training.resume import locked, open_run, resolve
-from hitmac.agents.training.sweep import is_finished, last_line, trainings, variations
+from hitmac.agents.training.sweep import is_finished, last_line, start_training, trainings, variations
 from hitmac.envs import load_scenario
+from tests.agents.training.brief import OWN_PROCESS
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
 
 HIT_MAC = load_scenario("hit-mac")
@@ -143,7 +144,7 @@ def started(tmp_path):
     several = ["--run-dir", "all", "--seeds", 2, *SMALL, "--processes", 2, "--total-steps", 10**7]
     command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *map(str, several)]
     group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
-                             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
+                             env=os.environ | OWN_PROCESS)  # fmt: skip
     states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
     while not all(state.is_file() for state in states):
         assert group.poll() is None, group.communicate()
@@ -154,10 +155,10 @@ def started(tmp_path):
     group.communicate()
 
 
-def is_free(run, patience=0.0):
-    """Return whether no training holds a run, or none any more in some seconds."""
+def is_free(run):
+    """Return whether no training holds a run."""
     try:
-        with locked(run, patience):
+        with locked(run):
             return True
     except BlockingIOError:
         return False
@@ -166,29 +167,34 @@ def is_free(run, patience=0.0):
 @pytest.mark.slow
 def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started, tmp_path):
     group, (first, _) = started
+    runs = [tmp_path / run for run in ("all", "all/seed-0", "all/seed-1")]
+    assert not any(is_free(run) for run in runs)
     os.kill(first, signal.SIGKILL)
     time.sleep(1)
-    assert sum(is_free(tmp_path / "all" / seed) for seed in ("seed-0", "seed-1")) == 1
+    assert sum(is_free(run) for run in runs) == 1
     group.send_signal(signal.SIGTERM)
     out = group.communicate(timeout=300)[0]
     assert group.returncode == 1
     assert "1 of 2 trainings failed" in out
-    assert is_free(tmp_path / "all/seed-0")
-    assert is_free(tmp_path / "all/seed-1")
+    assert all(is_free(run) for run in runs)
 
 
 @pytest.mark.slow
-def test_trainings_hold_their_runs_and_end_with_the_process_that_started_them(started, tmp_path):
-    runs = [tmp_path / run for run in ("all", "all/seed-0", "all/seed-1")]
-    assert not any(is_free(run) for run in runs)
-    started[0].kill()
-    started[0].wait()
-    assert all(is_free(run, 60.0) for run in runs)
+def test_a_training_ends_with_the_process_that_started_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", OWN_PROCESS["PYTHONPATH"])
+    options = CoverageOptions(run_dir=tmp_path / "run", total_steps=10**7)
+    with open_run(options, HIT_MAC):
+        pass
+    with start_training(options.job, options.folder, 1) as training:
+        training.stdin.close()  # as the end of this process would do
+        assert training.wait(60) == 1
+    assert is_free(options.folder)
 
 
 @pytest.mark.slow
 def test_variations_train_side_by_side_and_are_agents(here, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    for name, value in OWN_PROCESS.items():
+        monkeypatch.setenv(name, value)
     tiny = [*SMALL, "--total-steps", 32, "--scenario", "hit-mac-2x2"]
     here("--run-dir", "all", "--sweep", "pooling=sum,mean", *tiny, "--processes", 2, evaluated=True)
     here("--run-dir", "alone", "--pooling", "mean", *tiny)

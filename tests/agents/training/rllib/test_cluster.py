@@ -1,7 +1,6 @@
 """Groups of trainings on a Ray cluster, one of whose machines is killed."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'hitmac[ray
 import psutil  # comes with Ray
 from ray.cluster_utils import Cluster
 
+from tests.agents.training.brief import OWN_PROCESS
 from tests.agents.training.runs import SMALL, differences, tensors
 
 
@@ -23,7 +23,8 @@ def cluster(monkeypatch):
     """A cluster of a machine that trains nothing and two with one CPU each, all of them on this machine."""
     for name, value in {"period_ms": 500, "failure_threshold": 3, "initial_delay_ms": 0}.items():
         monkeypatch.setenv(f"RAY_health_check_{name}", str(value))  # a machine that is gone is noticed soon
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH")))))
+    for name, value in OWN_PROCESS.items():
+        monkeypatch.setenv(name, value)
     memory = {"object_store_memory": 100 * 2**20}
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **memory})
     found.workers = [found.add_node(num_cpus=1, **memory) for _ in range(2)]

@@ -21,16 +21,17 @@ from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.agents.training.brief import OWN_PROCESS
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
 RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
 
 
-@pytest.fixture
-def shared_ray(monkeypatch):
-    """One Ray for all trainings of a test: an engine connects to the one that runs."""
+@pytest.fixture(scope="module")
+def shared_ray():
+    """One Ray for all trainings: an engine connects to the one that runs."""
     ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False)
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray, "shutdown", lambda: None)
         yield
     ray.shutdown()
@@ -124,7 +125,7 @@ def test_numbers_that_are_not_finite_end_the_training(failed, shared_ray, monkey
 
 
 @pytest.mark.slow
-def test_a_policy_learns(here):
+def test_a_policy_learns(here, shared_ray):
     sizes = ("--num-envs", 64, "--rollout-steps", 16, "--batch-size", 256, "--epochs", 4, "--weight-dim", 16)
     more = ("--total-steps", 30_000, "--learning-rate", 4e-3, "--scenario", "hit-mac-2x2", "--save-every", 60)
     here(*RLLIB, *sizes, *more, "--run-dir", "run")
@@ -136,10 +137,9 @@ def test_a_policy_learns(here):
 @pytest.mark.slow
 def test_a_killed_env_runner_is_started_again_and_the_training_ends_well(tmp_path):
     arguments = [*RLLIB, "--num-env-runners", 2, "--total-steps", 2400, "--run-dir", tmp_path / "run"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
     with open(tmp_path / "log", "wb") as log:
         command = [sys.executable, "-m", "hitmac.train", *map(str, arguments)]
-        training = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        training = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | OWN_PROCESS)
     path = tmp_path / "run" / "checkpoint" / "training.safetensors"
     end = time.monotonic() + 600
     while not path.is_file() and time.monotonic() < end and training.poll() is None:
