@@ -11,9 +11,8 @@ from tools.closed_loop import closed_loop
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pixels", [False, True])
-def test_a_run_steers_cameras_of_which_one_fails_for_a_while(pixels):
-    found = closed_loop("belief-planner-fast", ["examples/site/tracks/day-1.csv"], 0.4, faults=True, pixels=pixels)
+def test_a_run_steers_cameras_of_which_one_fails_for_a_while():
+    found = closed_loop("belief-planner-fast", ["examples/site/tracks/day-1.csv"], 0.4, faults=True, pixels=True)
     assert found["steps decided"] >= 0.9 * found["steps"]
     assert found["coverage"] >= found["simulated"] - 0.15
     assert found["beyond limits, degrees"] <= 2.0
