@@ -48,7 +48,7 @@ SEARCH |= {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim":
     [
         ("coverage", "imitation", SCENES_16 | {"weight_dim": 32}, 16 * 96, "greedy", 0.03),
         ("coverage", "imitation", SEARCH, 32 * 16 * 8, "random", 0.1),
-        ("coverage-ppo", "ppo", PPO_2X2 | FAST, 20_000, "random", 0.15),
+        ("coverage-ppo", "ppo", PPO_2X2 | FAST, 10_240, "random", 0.15),
         ("coordinator", "ppo", FAST | SHORT | {"batch_size": 64}, 4_000, "assign-all", 0.05),
         ("coordinator", "a2c", FAST | PAPER, 6_000, "assign-all", 0.03),
         ("coordinator", "imitation", FAST | SCENES_16, 16 * 100, "assign-all", 0.1),
