@@ -57,7 +57,6 @@ def test_agents_are_loaded_and_evaluated_on_the_default_device():
     "job",
     [
         "coverage --memory recurrent --knowledge shared --total-steps 24 --rollout-steps 3 --episode-steps 10",
-        "coverage-ppo --total-steps 24 --rollout-steps 6 --batch-size 8 --episode-steps 10",
         "coordinator --total-steps 16 --rollout-steps 2 --episode-steps 4 --batch-size 4",
     ],
 )
