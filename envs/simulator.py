@@ -86,6 +86,7 @@ class Simulator:
         self.scenario = load_scenario(scenario)
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
+        self._rows_of: dict[Callable, KernelState] = {}  # for single kernels
         unread: dict[str, Any] = {name: None for name in KernelState._fields if name not in OBSERVED}
         self._observed = self.rows._replace(**unread)
         self.state: State = scenes_first(State, self.rows, self.num_envs)
@@ -195,11 +196,17 @@ class Simulator:
         self._derive(chosen)
         self._put(checked, chosen)
 
-    def _run_alone(self, kernel: Callable, chosen: np.ndarray) -> None:
+    def _run_alone(self, kernel: Callable, *arguments: Any) -> None:
         """Run a kernel of the step with the parts that it needs alone."""
-        needs = (*step.PARTS_OF[kernel], "no_game")
-        others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in needs}
-        self.run(kernel, chosen, rows=self.rows._replace(**others))
+        self.run(kernel, *arguments, rows=self._rows_for(kernel))
+
+    def _rows_for(self, kernel: Callable) -> KernelState:
+        """Return the rows without the parts that a kernel of the step does not need."""
+        if kernel not in self._rows_of:
+            needs = (*step.PARTS_OF[kernel], "no_game")
+            others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in needs}
+            self._rows_of[kernel] = self.rows._replace(**others)
+        return self._rows_of[kernel]
 
     def _derive(self, chosen: np.ndarray) -> None:
         """Compute the derived state after a start or a change of places."""
@@ -272,9 +279,9 @@ class Simulator:
             actions = (np.require(one, np.float64, ["C", "A", "W"]) for one in (action, moves))
             self.run(step.sub_step, *actions, chosen)
         elif self.large:
-            self.run(step.move, action, chosen)
-            self.sensor_threads.run(step.look_near, tuple(self.rows), chosen)
-            self.run(step.end, chosen)
+            self._run_alone(step.move, action, chosen)
+            self.sensor_threads.run(step.look_near, tuple(self._rows_for(step.look_near)), chosen)
+            self._run_alone(step.end, chosen)
         else:
             self.run(step.sub_step, action, None, chosen)
 
@@ -355,6 +362,7 @@ class Simulator:
         """Set the paths of the state; without scenes that follow them, remove them."""
         followed = bool(paths.track_length.any())
         self.rows = self.rows._replace(paths=paths if followed else None)
+        self._rows_of.clear()
         self.rows.parameters["departures"] = followed or targets_may_leave(self.scenario)
 
     def get_state(self) -> dict[str, np.ndarray]:

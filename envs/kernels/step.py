@@ -225,8 +225,8 @@ def end(rows, chosen, share):
         _end(rows, first, last)
 
 
-# After a start or a change of places, the state is derived in four kernels, each of which is compiled for the parts
-# that it needs, in PARTS_OF, and not for every combination of parts.
+# After a start or a change of places, the state is derived in four kernels. These and the kernels of large scenes are
+# compiled for the parts that they need, in PARTS_OF, and not for every combination of parts.
 
 
 @inlined
@@ -299,5 +299,8 @@ PARTS_OF = {
     look: ("grid", "cargo", "game"),
     count: ("values",),
     recall: ("knowledge",),
+    move: ("paths", "rails", "recordings", "poses", "streets", "grid", "motors", "tilts"),
+    look_near: ("grid",),
+    end: ("knowledge", "grid", "values"),
 }
 """Parts of a :class:`~hitmac.envs.base.state.KernelState` that a kernel needs; it gets None for the others."""
