@@ -14,7 +14,7 @@ from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.beliefs import AGE, VELOCITY_X, VELOCITY_Y, Rules, moves_at
 from hitmac.agents.tracking.carriers import carry, has_bounty
 from hitmac.agents.tracking.recorded import Pieces
-from hitmac.agents.tracking.sight import NO_CELLS, VIEW_COS, VIEW_SIN, VIEW_X, VIEW_Y, Watch, in_view, watch_from
+from hitmac.agents.tracking.sight import NO_CELLS, VIEW_COS, VIEW_SIN, VIEW_X, VIEW_Y, Watch, in_view, watch_of
 from hitmac.agents.tracking.walk_model import AIM_X, AIM_Y, CONSTANT_VELOCITY, GOALS, MOVES, PLACE, SPEED, STEP, X, Y
 from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
 from hitmac.envs.base.streams import GOLDEN, mix, uniform
@@ -146,10 +146,10 @@ def _plan_views(views, forecast, turns, planned):
 
 
 @inlined
-def _evade(one, x, y, before, now, clear):
+def _evade(one, x, y, before, now, watch):
     """Turn a particle out of the first of the views `before` (n, 7) with (x, y), which is `now` elsewhere."""
     for i in range(before.shape[0]):
-        if in_view(before[i], clear[i], x, y):
+        if in_view(before[i], watch, i, x, y):
             dx, dy = one[X, 0] - now[i, VIEW_X], one[Y, 0] - now[i, VIEW_Y]
             away = math.sqrt(dx * dx + dy * dy)
             if away > 0.0:
@@ -174,7 +174,7 @@ def _follow_moves(forecast, loads, time, discs, ahead, one, sample, futures):
                 continue
             before = one[MOVES, 0]
             if ahead.planned.shape[0] > 0:
-                _evade(one, seen_x, seen_y, ahead.planned[h - 1], ahead.planned[h], ahead.watch.clear)
+                _evade(one, seen_x, seen_y, ahead.planned[h - 1], ahead.planned[h], ahead.watch)
             counter = particles.move(rules.walk, one, 0, sample.key, counter, 0.5)
             straight = straight and one[MOVES, 0] >= before
             draw = uniform(sample.key, _LENGTHS + np.uint64(2 * (time + h) + k))
@@ -309,8 +309,8 @@ def foresee_all(forecast, scene, turns, first, futures, share):
 
     `turns` (R, n, H + 1) are those of the last plans, whose views targets may evade.
     """
-    sampling, clear, stages = forecast.sampling, scene.clear, forecast.horizon.middle.shape[0]
-    (rows, m), moves, shared = scene.present.shape, np.empty(stages), np.empty(stages, np.int64)
+    sampling, m, stages = forecast.sampling, scene.present.shape[1], forecast.horizon.middle.shape[0]
+    moves, shared = np.empty(stages), np.empty(stages, np.int64)
     evaded = forecast.horizon.stage.shape[0] if sampling.evades else 0
     planned = np.empty((evaded, scene.ahead.shape[1], scene.ahead.shape[2]))
     nobody, one = np.empty((0, 7)), np.empty((scene.belief.body.shape[2], 1))
@@ -319,7 +319,7 @@ def foresee_all(forecast, scene, turns, first, futures, share):
             r, row = first + k, row_of(futures, k)
             _count_moves(forecast.rules, forecast.horizon, scene.time[r], moves)
             _plan_views(scene.ahead[r], forecast, turns[r], planned)
-            watch = watch_from(nobody, clear[r * clear.shape[0] // rows], NO_CELLS)
+            watch = watch_of(scene, r, nobody, NO_CELLS)
             ahead = _Ahead(moves, planned, watch, shared, one)
             row.length[:] = 0
             for j in range(m + min(sampling.unseen, 1)):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from hitmac.agents.tracking import particles, track_states
+from hitmac.agents.tracking import particles, sight, track_states
 from hitmac.agents.tracking.beliefs import AGE, moves_at
 from hitmac.agents.tracking.particles import to_border
 from hitmac.agents.tracking.recorded import add_arrivals, follow_pieces, start_unseen, take_pieces
@@ -23,9 +23,10 @@ _RAYS = 8  # of the area of a view
 
 
 @inlined
-def _chance(model, view, clear, x, y):
-    """Return the probability that a sensor detects a target at (x, y)."""
-    if not model.everywhere and not in_view(view, clear, x, y):
+def _chance(model, watch, i, x, y):
+    """Return the probability that sensor i detects a target at (x, y)."""
+    view = watch.views[i]
+    if not model.everywhere and not in_view(view, watch, i, x, y):
         return 0.0
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     away = min(math.sqrt((dx * dx + dy * dy) / view[VIEW_RANGE]), 1.0)
@@ -139,16 +140,16 @@ def _assign_some(cost, number, slots):
 
 
 @inlined
-def _miss_unseen(model, body, weight, view, clear):
-    """Multiply the weights of unseen targets by the probability that a sensor does not detect them."""
+def _miss_unseen(model, body, weight, watch, i):
+    """Multiply the weights of unseen targets by the probability that sensor i does not detect them."""
     for p in range(weight.shape[0]):
         if weight[p] > 0.0:
-            weight[p] *= 1.0 - _chance(model, view, clear, body[X, p], body[Y, p])
+            weight[p] *= 1.0 - _chance(model, watch, i, body[X, p], body[Y, p])
 
 
 @allocating
-def _expect(model, state, belief, r, view, clear):
-    """Return the probability that a sensor detects each track (k,), and each particle of those that are lost (k, P).
+def _expect(model, state, belief, r, watch, i):
+    """Return the probability that sensor i detects each track (k,), and each particle of those that are lost (k, P).
 
     That of normal distributions is a weighted mean over their mean and the places 1.5 standard deviations from it along
     either axis.
@@ -162,17 +163,17 @@ def _expect(model, state, belief, r, view, clear):
             body, weight, total = belief.body[r, j], belief.weight[r, j], 0.0
             for p in range(number):
                 if weight[p] > 0.0:
-                    particle[j, p] = _chance(model, view, clear, body[X, p], body[Y, p])
+                    particle[j, p] = _chance(model, watch, i, body[X, p], body[Y, p])
                 total += weight[p] * particle[j, p]
             chance[j] = total / state.existence[r, j]
         else:
             k = int(state.mode[r, j, TURNING] > 0.5)
             mean, own = state.mean[r, j, k], state.covariance[r, j, k]
             dx, dy = math.sqrt(own[0, 0]), math.sqrt(own[1, 1])
-            total = 2.0 * _chance(model, view, clear, mean[0], mean[1])
+            total = 2.0 * _chance(model, watch, i, mean[0], mean[1])
             for sign in (-1.5, 1.5):
-                total += _chance(model, view, clear, mean[0] + sign * dx, mean[1])
-                total += _chance(model, view, clear, mean[0], mean[1] + sign * dy)
+                total += _chance(model, watch, i, mean[0] + sign * dx, mean[1])
+                total += _chance(model, watch, i, mean[0], mean[1] + sign * dy)
             chance[j] = total / 6.0
     return chance, particle
 
@@ -202,16 +203,15 @@ def _take_scan(rules, model, state, scene, r, i, detections, fused):
     If `fused`, they are tracks of the sensor, whose errors depend on those of the row, and covariances are doubled: the
     covariance intersection with equal weights.
     """
-    walk, belief, view, slots = rules.walk, scene.belief, scene.views[r, i], state.existence.shape[1]
-    clear = scene.clear[r * scene.clear.shape[0] // scene.known.shape[0], i]
-    number = len(detections)
+    walk, belief, slots, number = rules.walk, scene.belief, state.existence.shape[1], len(detections)
+    watch = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS)
     if fused:
         detections[:, 2:] *= 2.0
-    chances, particle = _expect(model, state, belief, r, view, clear)
+    chances, particle = _expect(model, state, belief, r, watch, i)
     spread, densities = np.empty(slots), np.empty((number, slots))  # of the kernels at particles; of detections
     unknown, cost = np.empty(number), np.zeros((number, slots))  # intensity of a detection without a track
     area = 4.0 * walk.half_width * walk.half_height
-    false = max(model.false, 1e-4) / _area(model, walk, view, clear)
+    false = max(model.false, 1e-4) / _area(model, walk, watch.views[i], watch.clear[i])
     unseen_body, unseen = belief.body[r, slots], belief.weight[r, slots]
     radius = area / unseen.shape[0]  # squared, times pi: the area of pi particles
     for j in range(slots if number > 0 else 0):
@@ -224,7 +224,7 @@ def _take_scan(rules, model, state, scene, r, i, detections, fused):
             if dx * dx + dy * dy < radius:
                 here += unseen[p]
         born = (here / (math.pi * radius) + _STRANGE / area) * max(
-            _chance(model, view, clear, detection[X], detection[Y]), _NEARBY
+            _chance(model, watch, i, detection[X], detection[Y]), _NEARBY
         )
         unknown[d] = false + born
         for j in range(slots):
@@ -323,7 +323,7 @@ def track_all(rules, model, state, scene, detections, mask, pieces, share):
     `state` is the :class:`~hitmac.agents.tracking.tracks.TracksState` of the rows. A row is fed by all sensors of its
     scene, or by its own where every sensor has a row.
     """
-    belief, known, views, clear, time = scene.belief, scene.known, scene.views, scene.clear, scene.time
+    belief, known, views, time = scene.belief, scene.known, scene.views, scene.time
     slots, (scenes, n, _) = known.shape[1], mask.shape
     rows, number = known.shape[0] // scenes, belief.weight.shape[2]
     for low, high in blocks(known.shape[0], share):
@@ -342,10 +342,10 @@ def track_all(rules, model, state, scene, detections, mask, pieces, share):
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
                     _take_scan(rules, model, state, scene, r, i, detections[b, i][mask[b, i]], False)
+            watch = sight.watch_of(scene, r, views[r], sight.NO_CELLS)
             for i in range(first, last):
                 if views[r, i, VIEW_RANGE] > 0.0:
-                    own = clear[b % clear.shape[0], i]
-                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, i], own)
+                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], watch, i)
 
 
 @kernel
@@ -354,18 +354,17 @@ def exchange_all(rules, model, link, state, scene, tracks, sent, share):
 
     `link` is the square of the communication range and the probability that a message is lost.
     """
-    belief, known, views, clear = scene.belief, scene.known, scene.views, scene.clear
+    belief, known, views = scene.belief, scene.known, scene.views
     slots, n = known.shape[1], sent.shape[1]
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            b, i = r // n, r % n
+            b, i, watch = r // n, r % n, sight.watch_of(scene, r, views[r], sight.NO_CELLS)
             for k in range(n):
                 dx, dy = views[r, i, VIEW_X] - views[r, k, VIEW_X], views[r, i, VIEW_Y] - views[r, k, VIEW_Y]
                 near = dx * dx + dy * dy <= link[0] and views[r, i, VIEW_RANGE] > 0.0 and views[r, k, VIEW_RANGE] > 0.0
                 if k != i and near and draw_uniform(belief.stream, r) >= link[1]:
-                    own = clear[b % clear.shape[0], k]
                     _take_scan(rules, model, state, scene, r, k, tracks[b, k][sent[b, k]], True)
-                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], views[r, k], own)
+                    _miss_unseen(model, belief.body[r, slots], belief.weight[r, slots], watch, k)
 
 
 @kernel

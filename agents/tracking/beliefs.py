@@ -17,7 +17,7 @@ from hitmac.agents.policy import (
 from hitmac.agents.tracking import particles, recorded, sight, track_states
 from hitmac.agents.tracking.particles import Belief
 from hitmac.agents.tracking.recorded import NewPieces
-from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, watch_from
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, watch_of
 from hitmac.agents.tracking.walk_model import WalkModel, rows_of, walk_model
 from hitmac.envs.base.compile import inlined, kernel
 from hitmac.envs.base.nearest import make_cells
@@ -165,11 +165,11 @@ def track_all(rules, scene, views, cells, last_age, share):
     once. `cells` accelerate the search for views near a particle. `last_age` (R, m), the ages of the previous reports
     (inf: none), is changed in place.
     """
-    walk, belief, known, present, clear = rules.walk, scene.belief, scene.known, scene.present, scene.clear
+    walk, belief, known, present = rules.walk, scene.belief, scene.known, scene.present
     loads, nobody, density = walk.loads, particles.nobody(), np.empty(particles.SPEEDS)
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            watch = watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], cells)
+            watch = watch_of(scene, r, views[r], cells)
             moves = moves_at(rules, scene.time[r] - 1) if scene.time[r] > 0 else 0
             for j in range(known.shape[1] if scene.time[r] == 0 and rules.deviation == 0.0 else 0):
                 particles.scatter(walk, loads, belief, r, j, nobody)
@@ -200,10 +200,10 @@ def track_recorded_all(rules, scene, views, cells, last_age, new, share):
 
     The pieces `new` are those of detected targets; the last beliefs are those about unseen targets.
     """
-    belief, known, present, pieces, clear = scene.belief, scene.known, scene.present, new.pieces, scene.clear
+    belief, known, present, pieces = scene.belief, scene.known, scene.present, new.pieces
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            watch = watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], cells)
+            watch = watch_of(scene, r, views[r], cells)
             for j in range(known.shape[1]):
                 age = known[r, j, AGE]
                 if age < min(last_age[r, j] + 1.0, _FORGOTTEN):

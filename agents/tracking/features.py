@@ -160,7 +160,7 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
             first, share = SUMMARY + k * SECTORS, mass * value_of(scales.values, j, ahead_x, ahead_y) * scales.per_value
             aims, seen_by = zoom[1] > 0.0 and k < AIMS_AHEAD, 0
             for i in range(n if aims or k == 0 else 0):
-                seen[i] = views[i, VIEW_RANGE] > 0.0 and in_view(views[i], watch.clear[i], ahead_x, ahead_y)
+                seen[i] = views[i, VIEW_RANGE] > 0.0 and in_view(views[i], watch, i, ahead_x, ahead_y)
                 seen_by += seen[i]
                 if k == 0:  # AHEAD begins with now
                     pairs[i, 4] += share * seen[i]
@@ -207,10 +207,10 @@ def describe_all(scales, doubtful, scene, pairs, share):
     With recorded motion, a belief after those of the targets is about targets never seen. The weights of `doubtful`
     targets sum to the probability that they exist.
     """
-    belief, known, views, clear = scene.belief, scene.known, scene.views, scene.clear
+    belief, known = scene.belief, scene.known
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            watch = sight.watch_from(views[r], clear[r * clear.shape[0] // known.shape[0]], sight.NO_CELLS)
+            watch = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS)
             for j in range(pairs.shape[2]):
                 body, weight, total, age = belief.body[r, j], belief.weight[r, j], 1.0, np.inf
                 if j < known.shape[1]:

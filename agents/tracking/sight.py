@@ -49,6 +49,12 @@ def watch_from(views, clear, cells):
     return Watch(views, clear, cells, start, number, math.sqrt(squared))
 
 
+@allocating
+def watch_of(scene, r, views, cells):
+    """Return the :class:`Watch` of row r of a :class:`~.beliefs.Scene`, with these views (n, 7) of its sensors."""
+    return watch_from(views, scene.clear[r * scene.clear.shape[0] // scene.time.shape[0]], cells)
+
+
 @inlined
 def degrees(y, x):
     """Return ``atan2(y, x)`` in degrees as float32, with an error of 1e-5, by a polynomial that can be vectorised.
@@ -78,17 +84,14 @@ def is_clear(clear, dx, dy):
 
 
 @inlined
-def in_view(view, clear, x, y):
-    """Return True if (x, y) is in the range and the field of view of a view (7 or 8,), and not behind an obstacle.
-
-    `clear` is that of the sensor, see :class:`Sight`: (DIRECTIONS,), or (0,) without obstacles.
-    """
+def in_view(view, watch, i, x, y):
+    """Return True if (x, y) is in range and field of view of a view (7 or 8,) of sensor i, and no obstacle hides it."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     squared = dx * dx + dy * dy
     ahead = view[VIEW_COS] * dx + view[VIEW_SIN] * dy
     seen = (squared <= view[VIEW_RANGE]) & (ahead > view[VIEW_HALF] * math.sqrt(squared))
     seen = seen and (view.shape[0] == VIEW_NEAR or squared >= view[VIEW_NEAR])
-    return seen and (clear.shape[0] == 0 or is_clear(clear, dx, dy))
+    return seen and (watch.clear.shape[1] == 0 or is_clear(watch.clear[i], dx, dy))
 
 
 @inlined
@@ -97,7 +100,7 @@ def chance_of_none(watch, x, y):
     missed, views = 1.0, watch.views
     if watch.cells.columns == 0:
         for i in range(views.shape[0]):
-            if in_view(views[i], watch.clear[i], x, y):
+            if in_view(views[i], watch, i, x, y):
                 missed *= 1.0 - views[i, VIEW_CHANCE]
     else:
         first_column, last_column, first_row, last_row = box_of(
@@ -107,7 +110,7 @@ def chance_of_none(watch, x, y):
             before = row * watch.cells.columns
             for s in range(watch.start[before + first_column], watch.start[before + last_column + 1]):
                 i = watch.number[s]
-                if in_view(views[i], watch.clear[i], x, y):
+                if in_view(views[i], watch, i, x, y):
                     missed *= 1.0 - views[i, VIEW_CHANCE]
     return missed
 
