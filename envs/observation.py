@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from hitmac.envs.base import formulas
 from hitmac.envs.base.nearest import make_cells, make_places, sort_walls
+from hitmac.envs.base.state import NO_PARTS
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.features import FEATURES, SCALES, longest_range
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
@@ -165,7 +166,7 @@ class Observer:
         shown = NearestObservation(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
         state = simulator.observed
         missed = simulator.scenario.missed_detections
-        simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None, values=None))
+        simulator.run(index_scenes, missed, index, rows=state._replace(**NO_PARTS))
         chosen = self._codes, self._of_sensor
         simulator.sensor_threads.run(observe_near, tuple(state), scales, *chosen, index, shown)
         lists = {name: array for name, array in shown._asdict().items() if name in self.space.spaces}

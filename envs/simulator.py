@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places
-from hitmac.envs.base.state import OBSERVED, KernelState, State, scenes_first
+from hitmac.envs.base.state import NO_PARTS, OBSERVED, KernelState, State, scenes_first
 from hitmac.envs.base.streams import stream_keys
 from hitmac.envs.base.threads import divide
 from hitmac.envs.kernels import step
@@ -121,8 +121,7 @@ class Simulator:
         if not self.scenario.heading_noise:
             return self._observed
         sensor = self._observed.sensor.copy()
-        rows = self._observed._replace(knowledge=None, values=None)
-        self.run(misread_headings, self.scenario.heading_noise, sensor, rows=rows)
+        self.run(misread_headings, self.scenario.heading_noise, sensor, rows=self._observed._replace(**NO_PARTS))
         return self._observed._replace(sensor=sensor)
 
     @property
@@ -203,9 +202,8 @@ class Simulator:
     def _rows_for(self, kernel: Callable) -> KernelState:
         """Return the rows without the parts that a kernel of the step does not need."""
         if kernel not in self._rows_of:
-            needs = (*step.PARTS_OF[kernel], "no_game")
-            others: dict[str, Any] = {name: None for name in KernelState._field_defaults if name not in needs}
-            self._rows_of[kernel] = self.rows._replace(**others)
+            needs = {name: getattr(self.rows, name) for name in (*step.PARTS_OF[kernel], "no_game")}
+            self._rows_of[kernel] = self.rows._replace(**NO_PARTS | needs)
         return self._rows_of[kernel]
 
     def _derive(self, chosen: np.ndarray) -> None:

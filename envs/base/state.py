@@ -91,6 +91,9 @@ OBSERVED = (
 )  # fmt: skip
 """Arrays that observers read; every array costs time in every call of a kernel."""
 
+NO_PARTS: dict[str, Any] = dict.fromkeys(KernelState._field_defaults)
+"""Changes to a state for kernels that need no optional part, which are then compiled only once."""
+
 core_of: Any = maker(KernelState, [name for name in KernelState._fields if name not in KernelState._field_defaults])
 """Return the state without its optional parts.
 
