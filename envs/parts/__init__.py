@@ -14,8 +14,9 @@ A part is a module with
 The bases of :class:`hitmac.envs.Scenario` list them. A part is None for kernels that do not list it: at a start in
 :data:`hitmac.envs.kernels.step.PARTS_OF`, for features in :data:`hitmac.envs.base.state.OBSERVED`.
 
-A formula that features or measured positions need is in :mod:`hitmac.envs.features`, and the parameters that it reads
-in ``_SITE`` of ``agents/deploy/export/folder.py``. What hides a target is in both ways of
-:func:`hitmac.envs.parts.obstacles.see`, in ``noticed`` of :mod:`hitmac.envs.deployment`, and for agents in ``in_view``
-of ``agents/tracking/sight.py`` and ``_mark`` of ``agents/planning/views.py``.
+A formula that features or measured positions need is in :mod:`hitmac.envs.features`, its name in
+:mod:`hitmac.envs.base.formulas`, and the parameters that it reads in ``_SITE`` of ``agents/deploy/export/folder.py``.
+What hides a target is in both ways of :func:`hitmac.envs.parts.obstacles.see`, in ``noticed`` of
+:mod:`hitmac.envs.deployment`, and for agents in ``in_view`` of ``agents/tracking/sight.py`` and ``_mark`` of
+``agents/planning/views.py``.
 """
