@@ -348,7 +348,7 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray:
     """Return the first steps of episodes, (B,) bool; False for None; raise ValueError for any other array."""
     if episode_start is None:
         return np.zeros(number, np.bool_)
-    starts = np.asarray(episode_start)
+    starts = as_array("episode_start", episode_start)
     if starts.shape != (number,) or starts.dtype != np.bool_:
         raise ValueError(
             f"episode_start is {starts.dtype} of shape {starts.shape}; it must be bool of shape ({number},)"

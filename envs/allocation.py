@@ -9,7 +9,7 @@ import numpy as np
 from hitmac.envs.base import state as at
 from hitmac.envs.base.nearest import make_grid
 from hitmac.envs.base.state import PARAMETERS, KernelState
-from hitmac.envs.features import pan_rows, view_area
+from hitmac.envs.features import longest_ranges, most_pending, pan_rows, view_area
 from hitmac.envs.parts.recordings import PATHS
 from hitmac.envs.parts.sensors import PLACEMENTS, check_pan, limits_of, within
 from hitmac.envs.parts.walks import WALKS, targets_may_leave
@@ -137,7 +137,9 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     return places
 
 
-def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:
+def check_state(
+    state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState, scenario: Scenario
+) -> None:
     """Raise ValueError unless `state` has the names, shapes, types and ranges of `own`, the state of a simulator."""
     if set(state) != set(own):
         raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
@@ -153,8 +155,10 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         if bad.any() and name != "track_position":
             raise ValueError(f"state {name!r} holds a number that is not finite")
     _, n, m = own["visible"].shape
-    p = rows.parameters[0]
-    corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
+    rounded = 1 + 1e-9
+    corner = np.array(scenario.extent) * rounded
+    reach = (longest_ranges(scenario) * rounded) ** 2
+    rate, pending = (scenario.rates[1], 180 * most_pending(scenario)) if scenario.turn_rates else (0.0, 0.0)
     ranges: dict[str, tuple[Any, Any]] = {
         "time": (0, 2**62),
         "num_sensors": (1, n),
@@ -165,6 +169,12 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "along": (0, rows.sensor[:, at.RAIL_LENGTH].max()),
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
+        "field_of_view": scenario.zoom or (rows.sensor[:, at.START_VIEW, 0],) * 2,
+        "range_squared": (0, reach),
+        "direction": (-rounded, rounded),
+        "rail_direction": (-rounded, rounded) if rows.rails is not None else (0, 0),
+        "rate": (-rate * rounded, rate * rounded),
+        "pending_turn": (-pending * rounded, pending * rounded),
     }
     if rows.tilts is not None:
         ranges["tilt"] = tuple(rows.tilts.mount.limit.T)
@@ -179,5 +189,7 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
             low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
             found = state[name][wrong][0]
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
+    if (abs(np.hypot(*state["direction"].T) - 1) > 1e-6).any():
+        raise ValueError("state 'direction' holds a vector whose length is not 1")
     if rows.poses is not None:
         check_pan(state["heading"], rows.poses.pan_limit, "state 'heading'")

@@ -113,7 +113,12 @@ class Observer:
         self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], formulas.SCALES)[:, None]
         self._slots = slots = min(self.nearest or m, m)
         self._listed = min(self.neighbours or 0, n)
-        low, high = np.array([feature.bounds(scenario) for feature in chosen], np.float32).T
+        bounds = np.array([feature.bounds(scenario) for feature in chosen])
+        if (beyond := np.abs(bounds).max(-1) > np.finfo(np.float32).max).any():
+            raise ValueError(
+                f"the feature {self.features[beyond.argmax()]} reaches {np.abs(bounds).max():g}, beyond float32"
+            )
+        low, high = bounds.astype(np.float32).T
         self.space = spaces.Dict(
             pairs=spaces.Box(
                 np.broadcast_to(low, (n, slots, d)), np.broadcast_to(high, (n, slots, d)), dtype=np.float32

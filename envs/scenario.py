@@ -104,7 +104,7 @@ class Scenario(
         vars(self).update(left_out)  # frozen: nothing is assigned
         if count := self.num_targets is arena.COUNTED:
             vars(self)["num_targets"] = fields["num_targets"]
-        if self.walk == "":
+        if isinstance(self.walk, str) and not self.walk:
             vars(self)["walk"] = "recorded" if self.tracks else "carry-greedy" if self.warehouses else "goals"
         wrong: dict[str, Exception] = {}
         for name in _FILES:

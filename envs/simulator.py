@@ -384,7 +384,7 @@ class Simulator:
         """
         own = self._whole_state()
         state = {name: as_array(f"state {name!r}", array) for name, array in state.items()}
-        check_state(state, own, self.rows)
+        check_state(state, own, self.rows, self.scenario)
         for name, array in own.items():
             if name not in Paths._fields:
                 array[...] = state[name]

@@ -11,7 +11,6 @@ import functools
 import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice, pairwise
@@ -301,15 +300,22 @@ class Checked:
             raise ValueError(f"{name} is {plain(getattr(self, name))}; it must be {words}")
 
 
+@functools.cache
+def _classes(module: str) -> dict[str, Any]:
+    """Return the definitions of a module's classes, by name; none if it is built in or installed without its source."""
+    try:
+        source = inspect.getsource(sys.modules.get(module))  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return {}
+    return {one.name: one for one in ast.parse(source).body if isinstance(one, ast.ClassDef)}
+
+
 def field_docs(kind: type) -> dict[str, str]:
     """Return the docstring of every field of a dataclass, also inherited, in one line; ``""`` without one."""
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
-        try:
-            definition: Any = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError):  # built in, or installed without its source
-            continue
-        for field, below in pairwise(definition.body):
+        definition = _classes(base.__module__).get(base.__qualname__)
+        for field, below in pairwise(definition.body if definition else ()):
             text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
             if isinstance(field, ast.AnnAssign) and isinstance(text, str):
                 docs[ast.unparse(field.target)] = " ".join(text.split())

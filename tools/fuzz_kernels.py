@@ -176,7 +176,7 @@ _MAKERS: dict[str, Callable[..., object]] = {
 def _options_of(name: str) -> tuple[str, ...]:
     """Return the names of a constructor's arguments, except those that take whole objects."""
     function = SCRIPTED.get(name, _MAKERS[name])
-    kept = {"scenario", "task", "executor", "options", "self", "scene"}
+    kept = {"scenario", "task", "simulator", "executor", "coordinator", "options", "self", "scene"}
     kinds = [one for one in getattr(function, "__mro__", (function,)) if one is not object]
     if name in _SHELLS:  # options of the shell and of the task
         kinds = [_SHELLS[name], Shell._set_task, TASKS["Coverage"]]

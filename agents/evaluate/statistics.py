@@ -33,8 +33,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
-from scipy.stats import trim_mean
 
 RESAMPLES = 2000
 """Number of samples of a bootstrap."""
@@ -115,7 +113,7 @@ def probability_of_improvement(
     if number < 2:
         return p, None, None
     if p in (0, 1):  # Wilson's interval for as many trials as samples, since no variance is seen
-        width = 1 / (1 + number / float(stdtrit(number - 1, 0.975)) ** 2)
+        width = 1 / (1 + number / float(_t_quantile(number - 1)) ** 2)
         return (p, 0.0, width) if p == 0 else (p, 1 - width, 1.0)
     low, high = _interval(p, *_spread(_clustered(_filled(better), samples), 3), (0.0, 1.0))
     return p, float(low), float(high)
@@ -141,6 +139,8 @@ def over_scenes(
         recordings: (E,) number of the recording of each episode, for each scene; None: the episodes are independent.
         trimmed: share of the values that are left out at either end; 0: the mean.
     """
+    from scipy.stats import trim_mean  # here, since its import takes a second
+
     generator, number = np.random.default_rng(0), len(scores[0])
     runs = generator.integers(0, number, (RESAMPLES + 1, number, 1))
     runs[0, :, 0] = range(number)  # the first sample is all values once
@@ -158,6 +158,13 @@ def over_scenes(
     middles = trim_mean(np.concatenate(means, 1), trimmed, axis=1)
     low, high = np.quantile(middles[1:], (0.025, 0.975))
     return float(middles[0]), float(low), float(high)
+
+
+def _t_quantile(freedom: Any) -> Any:
+    """Return the 0.975 quantiles of Student's distributions."""
+    from scipy.special import stdtrit  # here, since its import takes half a second
+
+    return stdtrit(freedom, 0.975)
 
 
 def _interval(middle: Any, variance: Any, t: Any, limits: tuple[float, float] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -210,7 +217,7 @@ def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
                 single.append(seen)
     if not axes:
         return variance, variance
-    shown, t = np.stack(single), stdtrit([values.shape[axis] - 1 for axis in axes], 0.975)  # Student's quantiles
+    shown, t = np.stack(single), _t_quantile([values.shape[axis] - 1 for axis in axes])
     total = shown.sum(0)
     weighted = np.divide(np.tensordot(t, shown, 1), total, out=np.zeros_like(total), where=total > 0)
     return np.maximum(variance, shown.max(0)), weighted

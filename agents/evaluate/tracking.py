@@ -6,7 +6,6 @@ Points are (..., m, 2) and (..., k, 2) in units of length, with any leading axes
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from hitmac.agents.evaluate.statistics import ratio
 from hitmac.envs.scenario import Scenario
@@ -125,6 +124,8 @@ def _distances(truth: np.ndarray, estimate: np.ndarray, c: float) -> np.ndarray:
 
 def _assignment(cost: np.ndarray) -> np.ndarray:
     """Return the column (..., m) assigned to each row at the least sum of the costs (..., m, k), -1 for none."""
+    from scipy.optimize import linear_sum_assignment  # here, since its import takes half a second
+
     match = np.full(cost.shape[:-1], -1)
     for scene in np.ndindex(cost.shape[:-2]):
         rows, columns = linear_sum_assignment(cost[scene])

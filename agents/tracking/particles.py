@@ -17,7 +17,7 @@ from hitmac.envs.base.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import scene_seeds
-from hitmac.envs.validation import Choice, NotNegative, convert, positive
+from hitmac.envs.validation import Choice, NotNegative, convert, positive, shortly
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,
@@ -25,6 +25,7 @@ KEY, DRAWN = range(2)  # rows of a stream
 START_X, START_Y, MEAN_X, MEAN_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
 COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
+MOST_MOVES = 1_000_000  # between two looks
 SPEEDS = 8  # intervals of the density of a target's speed
 _ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
 
@@ -477,8 +478,11 @@ class ParticleTracker:
 
     def move(self, moves: int | np.ndarray = 1) -> None:
         """Move all particles by a number of moves of the targets since the last call, (B,) or one for all scenes."""
-        number = moves if isinstance(moves, np.ndarray) else np.full(len(self.belief.weight), moves)
-        self._threads.run(move_all, self._walk, self.belief, self._shaped("moves", number, 1, np.int64))
+        given = moves if isinstance(moves, np.ndarray) else np.full(len(self.belief.weight), moves)
+        number = self._shaped("moves", given, 1, np.int64)
+        if (number < 0).any() or (number > MOST_MOVES).any():
+            raise ValueError(f"moves are {shortly(moves)}; they must be from 0 to {MOST_MOVES:,}")
+        self._threads.run(move_all, self._walk, self.belief, number)
 
     def see(
         self, position: np.ndarray, seen: np.ndarray, velocity: np.ndarray | None = None, *, deviation: float = 0.0

@@ -8,7 +8,6 @@ their expected number.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial import cKDTree
 
 from hitmac.agents.tracking.particles import add_errors
 from hitmac.agents.tracking.sight import chance_of_none
@@ -78,6 +77,8 @@ class PieceFinder:
     """
 
     def __init__(self, scenario: Scenario) -> None:
+        from scipy.spatial import cKDTree  # here, since its import takes half a second
+
         self.pieces = read_pieces(scenario)
         self._tree = cKDTree(self._points(self.pieces.position, self.pieces.velocity))
 

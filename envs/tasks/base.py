@@ -322,17 +322,31 @@ def own_turning_space(scenario: Scenario) -> spaces.Space:
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:
     """Return the observation space of one sensor, ``pairs`` (m, d), ``mask`` (m,), ..., from that of a scene."""
 
-    def own(one: Any) -> spaces.Space:
+    def own(key: str, one: Any) -> spaces.Space:
         if isinstance(one, spaces.MultiBinary):
             return spaces.MultiBinary(one.shape[1])
-        return spaces.Box(one.low[0], one.high[0], dtype=one.dtype.type)
+        low, high = (one.low, one.high) if _is_of_scene(key, one.shape) else (one.low[0], one.high[0])
+        return spaces.Box(low, high, dtype=one.dtype.type)
 
-    return spaces.Dict({key: own(one) for key, one in space.items()})
+    return spaces.Dict({key: own(key, one) for key, one in space.items()})
+
+
+def _is_of_scene(key: str, shape: tuple[int, ...]) -> bool:
+    """Return True for the discs (k, 3) of an :class:`Observer`, which every sensor observes alike."""
+    return key == "discs" and len(shape) == 2
+
+
+def by_sensor(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return observations of scenes, all with an axis of the sensors (B, n, ...): each has the discs of its scene."""
+    return {
+        key: value[:, None].repeat(shown["mask"].shape[1], 1) if _is_of_scene(key, value.shape[1:]) else value
+        for key, value in shown.items()
+    }
 
 
 def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Reshape observations of scenes (B, n, ...) to rows of single sensors (B * n, ...)."""
-    return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
+    return {key: value.reshape(-1, *value.shape[2:]) for key, value in by_sensor(shown).items()}
 
 
 def rows_of_sensors(shown: dict[str, np.ndarray]) -> np.ndarray:

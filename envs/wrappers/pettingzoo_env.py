@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks.base import Task, own_observation_space
+from hitmac.envs.tasks.base import Task, by_sensor, own_observation_space
 from hitmac.envs.validation import as_options
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
@@ -112,7 +112,7 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         return self._rows_of(self.task)
 
     def _rows_of(self, task: Task) -> dict[str, dict[str, np.ndarray]]:
-        shown = task.observe()
+        shown = by_sensor(task.observe())
         rows = enumerate(self._agents_of(task))
         return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in rows}
 

@@ -56,9 +56,11 @@ def test_placed_headings_are_within_the_limits():
             (HIT_MAC, name, number, f"state '{name}' holds a number that is not from")
             for name, number in {
                 "time": -5, "heading": 1e12, "target_position": 1251, "sensor_position": 1e9, "track_moves": 1,
-                "num_sensors": 5, "along": 1,
+                "num_sensors": 5, "along": 1, "field_of_view": 91, "range_squared": -1, "direction": 2,
+                "rail_direction": 1, "rate": 1, "pending_turn": 1,
             }.items()
         ),
+        (HIT_MAC, "direction", 0.5, "'direction' holds a vector whose length is not 1"),
         (ONE, "along", 801, "'along' holds a number that is not from 0 to 800"),
         (SITE, "heading", 89, "state 'heading' holds 89; it must be within the pan_limits"),
         (OWN, "known_age", np.nan, "'known_age' holds a number that is not finite"),

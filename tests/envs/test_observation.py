@@ -21,6 +21,11 @@ def test_the_order_is_the_callers_and_the_space_holds_it():
     assert not np.shares_memory(everything.observe(simulator)["pairs"], observation["pairs"])
 
 
+def test_a_feature_beyond_its_type_is_refused():
+    with pytest.raises(ValueError, match=r"the feature distance reaches .*, beyond float32"):
+        Observer(Scenario(position_noise=1e60), ("visible", "distance"))
+
+
 @pytest.mark.parametrize("nearest", [None, 3])
 def test_discs_near_a_sensor_are_observed_on_demand(nearest):
     """The range is 1500 at the narrowest view of 30 degrees; one disc ends just outside it, one just inside."""

@@ -182,6 +182,7 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         (GAME, GAME | {"extra_move_every": 10}, "warehouses is .*; it must be empty with extra_move_every"),
         (GAME, GAME | {"walls": [(0, 0, 1, 1)]}, "warehouses is .*; it must be empty with walls"),
         (GAME | {"walk": "carry-naive"}, GAME | {"walk": "goals"}, "walk is 'goals'; .* if and only if warehouses are"),
+        ({"walk": "goals"}, {"walk": np.zeros(0)}, "walk is .*; it must be one of"),
         ({"walk": "goals"}, {"walk": "carry-naive"}, "walk is 'carry-naive'; .* if and only if warehouses are given"),
         (GAME | {"placement": "areas"}, GAME | {"placement": "grid"}, "placement is 'grid'; it must be areas with"),
         (GAME, GAME | {"zoom": ()}, r"zoom is \[\]; it must be the narrowest and the widest field of view"),

@@ -172,6 +172,7 @@ def test_options_can_be_given_whole_or_one_by_one():
     ("options", "says"),
     [
         ({"weight_dim": 7, "encoder": "recurrent"}, "weight_dim is 7; it must be even for a recurrent encoder"),
+        ({"embed_layers": 10**15}, "embed_layers is 1000000000000000; it must be at most 4096"),
         ({"num_frequencies": -1}, "num_frequencies is -1; it must be a whole number, 0 or more"),
         ({"num_heads": 3}, "num_heads is 3; it must be a divisor of the width, 64"),
         ({"scaled": 1}, "scaled is 1; it must be True or False"),

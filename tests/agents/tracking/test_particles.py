@@ -331,6 +331,8 @@ def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
         (lambda tracker: tracker.look(np.zeros((2, 4, 6)), np.zeros((2, 5), bool)), r"it must be \(2, n, 7\)"),
         (lambda tracker: tracker.look(np.full((2, 4, 7), np.inf), np.ones((2, 5), bool)), "views holds inf"),
         (lambda tracker: tracker.move(1.5), "moves has .* type float64"),
+        (lambda tracker: tracker.move(-1), "moves are -1; they must be from 0 to 1,000,000"),
+        (lambda tracker: tracker.move(10**12), "moves are 1000000000000; they must be from 0"),
         (lambda tracker: tracker.map(0), "cells is 0"),
     ],
 )

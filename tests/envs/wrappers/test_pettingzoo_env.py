@@ -46,6 +46,22 @@ def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
         np.testing.assert_equal(infos[apart.agents[-1]]["coverage"], info["coverage"])
 
 
+def test_every_agent_observes_the_discs_of_its_scene():
+    """There may be fewer discs than agents."""
+    scenario = envs.load_scenario("obstacles").replace(random_discs=2)
+    apart = envs.parallel_env(scenario=scenario, discs=True)
+    rows = DirectionalSensorVecEnv("Coverage", 1, scenario, per_sensor=True, discs=True)
+    rows.seed(4)
+    lines, (shown, _) = rows.reset()["discs"], apart.reset(seed=4)
+    whole = apart.task.observe()["discs"][0]
+    assert whole.shape == (2, 3)
+    assert rows.observation_space["discs"].shape == whole.shape
+    for i, agent in enumerate(apart.agents):
+        assert apart.observation_space(agent).contains(shown[agent])
+        np.testing.assert_array_equal(shown[agent]["discs"], whole)
+        np.testing.assert_array_equal(lines[i], whole)
+
+
 def test_episodes_end_for_all_agents_at_once():
     env = envs.parallel_env(max_episode_steps=2)
     env.reset(seed=0, options={"heading": [0, 1, 2, 3], "another": 1})
