@@ -4,6 +4,9 @@ BIN := .venv/bin
 version = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
 PYTHON ?= $(if $(call version,$(BIN)/python),$(BIN)/python,python3)
 
+# Containers often set this. Every process that tests start would then compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help train reproduce test check docs bench baselines fuzz soak faults closed_loop versions
 
 help:

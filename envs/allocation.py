@@ -158,8 +158,9 @@ def check_state(
     rounded = 1 + 1e-9
     corner = np.array(scenario.extent) * rounded
     reach = (longest_ranges(scenario) * rounded) ** 2
+    own_view = rows.sensor[:, at.START_VIEW, 0]
     rate, pending = (scenario.rates[1], 180 * most_pending(scenario)) if scenario.turn_rates else (0.0, 0.0)
-    ranges: dict[str, tuple[Any, Any]] = {
+    ranges: dict[str, tuple[Any, ...]] = {
         "time": (0, 2**62),
         "num_sensors": (1, n),
         "num_targets": (1, m),
@@ -169,7 +170,7 @@ def check_state(
         "along": (0, rows.sensor[:, at.RAIL_LENGTH].max()),
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
-        "field_of_view": scenario.zoom or (rows.sensor[:, at.START_VIEW, 0],) * 2,
+        "field_of_view": scenario.zoom or (own_view, own_view),
         "range_squared": (0, reach),
         "direction": (-rounded, rounded),
         "rail_direction": (-rounded, rounded) if rows.rails is not None else (0, 0),

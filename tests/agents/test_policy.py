@@ -70,7 +70,7 @@ def test_what_a_kernel_cannot_read_is_refused():
             agent.predict(shown | change)
     with pytest.raises(ValueError, match="episode_start is int64 of shape"):
         agent.predict(shown, state, np.array([0, 10**9]))
-    with pytest.raises(ValueError, match="episode_start is .* rows of the same length"):
+    with pytest.raises(ValueError, match=r"episode_start is .* rows of the same length"):
         agent.predict(shown, state, [[True], [True, False]])
 
 
