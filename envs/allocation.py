@@ -171,7 +171,7 @@ def check_state(
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
         "field_of_view": scenario.zoom or (own_view, own_view),
-        "range_squared": (0, reach),
+        "range_squared": (np.finfo(float).tiny, reach),
         "direction": (-rounded, rounded),
         "rail_direction": (-rounded, rounded) if rows.rails is not None else (0, 0),
         "rate": (-rate * rounded, rate * rounded),

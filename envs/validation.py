@@ -21,6 +21,7 @@ import numpy as np
 
 _LONGEST = 200  # characters of a value in a message
 _MOST_NAMES = 10  # in a message
+_MOST_ROWS = 2**31 - 1
 
 IMPORT_HINT = "; one of your own is known once its module is imported, by --import MODULE or in Python"
 """End of the message for an unknown name that a module of the user may define."""
@@ -113,7 +114,9 @@ def whole_number(name: str, value: int, least: int, most: int | None = None) -> 
 
 
 def positive(name: str, value: int) -> int:
-    """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
+    """Return `value`; raise ValueError unless it is a whole number, 1 or more, that an array can have."""
+    if is_whole(value) and value > _MOST_ROWS:
+        raise ValueError(f"{name} is {shortly(value)}; it must be at most {_MOST_ROWS}")
     return whole_number(name, value, 1)
 
 

@@ -17,7 +17,7 @@ from hitmac.envs.base.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.base.threads import Threads, blocks, cores
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import scene_seeds
-from hitmac.envs.validation import Choice, NotNegative, convert, positive, shortly
+from hitmac.envs.validation import Choice, NotNegative, as_array, convert, positive, shortly
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,
@@ -478,8 +478,8 @@ class ParticleTracker:
 
     def move(self, moves: int | np.ndarray = 1) -> None:
         """Move all particles by a number of moves of the targets since the last call, (B,) or one for all scenes."""
-        given = moves if isinstance(moves, np.ndarray) else np.full(len(self.belief.weight), moves)
-        number = self._shaped("moves", given, 1, np.int64)
+        given = as_array("moves", moves)
+        number = self._shaped("moves", given if given.ndim else np.full(len(self.belief.weight), given), 1, np.int64)
         if (number < 0).any() or (number > MOST_MOVES).any():
             raise ValueError(f"moves are {shortly(moves)}; they must be from 0 to {MOST_MOVES:,}")
         self._threads.run(move_all, self._walk, self.belief, number)
@@ -511,10 +511,12 @@ class ParticleTracker:
                 8), also the squared distance of a near edge.
             unseen: (B, m) bool.
         """
-        views = np.ascontiguousarray(views, np.float64)
-        if views.ndim != 3 or len(views) != len(self.belief.weight) or views.shape[2] not in (7, 8):
-            b = len(self.belief.weight)
-            raise ValueError(f"views has shape {views.shape}; it must be ({b}, n, 7), or ({b}, n, 8)")
+        given, b = as_array("views", views), len(self.belief.weight)
+        if given.ndim != 3 or len(given) != b or given.shape[2] not in (7, 8) or given.dtype.kind not in "biuf":
+            raise ValueError(
+                f"views has shape {given.shape} and type {given.dtype}; it must be ({b}, n, 7), or ({b}, n, 8), float"
+            )
+        views = np.ascontiguousarray(given, np.float64)
         check_finite("views", views)
         clear = self._sight.clear(views[..., VIEW_X], views[..., VIEW_Y])
         self._threads.run(miss_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)
@@ -530,7 +532,7 @@ class ParticleTracker:
 
     def _shaped(self, name: str, array: np.ndarray, axes: int, kind: type = np.float64) -> np.ndarray:
         """Return an array of type `kind` and shape (B,), (B, m) or (B, m, 2), by `axes`."""
-        shape, given = (*self.belief.weight.shape[:2], 2)[:axes], np.asarray(array)
+        shape, given = (*self.belief.weight.shape[:2], 2)[:axes], as_array(name, array)
         if given.shape != shape or given.dtype.kind not in ("biu" if kind is np.int64 else "biuf"):
             raise ValueError(
                 f"{name} has shape {given.shape} and type {given.dtype}; it must be {shape}, {kind.__name__}"

@@ -20,7 +20,7 @@ from hitmac.envs.base.streams import draw_integer, draw_uniform, rule_key
 from hitmac.envs.base.threads import runs
 from hitmac.envs.parts.cargo import Cargo, choose, sector_of, warehouse_of
 from hitmac.envs.parts.sensors import deal
-from hitmac.envs.validation import as_array, did_you_mean, shortly
+from hitmac.envs.validation import as_array, did_you_mean, is_among, shortly
 
 HOLD = 20  # steps for which a random action is held
 NOISE_CHANGE, NOISE_CHANGE_STUCK, STUCK = 0.05, 0.75, 0.2  # probabilities of new noise; share of the longest step
@@ -438,7 +438,7 @@ class RulePlayer:
     """
 
     def __init__(self, team: str, rule: str) -> None:
-        if rule not in RULES[team]:
+        if not is_among(rule, RULES[team]):
             known = ", ".join(RULES[team])
             raise ValueError(f"unknown rule {rule!r} of the {team}{did_you_mean(rule, RULES[team])}: known are {known}")
         self.team, self.rule = team, rule

@@ -21,7 +21,7 @@ from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
+from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, is_among, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -80,7 +80,7 @@ def find_opponent(opponent: Any, scenario: Scenario, team: str) -> Any:
     rules = {f"mate:{rule}" if team == "sensors" else rule: rule for rule in RULES[team]}
     if isinstance(opponent, str | Path) and opponent not in rules:
         return find_player(opponent, scenario, team)
-    return RulePlayer(team, rules.get(opponent, opponent))
+    return RulePlayer(team, rules[opponent] if is_among(opponent, rules) else opponent)
 
 
 def marginal_coverage(simulator: Simulator) -> np.ndarray:

@@ -325,6 +325,8 @@ def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
         (lambda tracker: ParticleTracker(model="goal"), r"model is 'goal'; .* carry \(did you mean"),
         (lambda tracker: ParticleTracker(model="carry"), "model is 'carry'; it requires a scenario with warehouses"),
         (lambda tracker: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
+        (lambda tracker: ParticleTracker(particles=2**64), "particles is 18446744073709551616; it must be at most"),
+        (lambda tracker: tracker.look("", np.zeros((2, 5), bool)), "views has shape .* and type <U1"),
         (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
         (lambda tracker: tracker.see(np.full((2, 5, 2), np.nan), np.ones((2, 5), bool)), "position holds nan"),
         (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.ones((2, 5), bool), deviation=-1.0), "deviation is -1"),
