@@ -78,8 +78,9 @@ def parse(
 ) -> Options:
     """Parse the options of the command line, a dataclass; an invalid one ends the program with a one-line message.
 
-    By default `arguments` are those of the process, `default` is the dataclass, and `description` its docstring. The
-    value of the option `first` may stand first, without its name. Every command also has the option ``--import``.
+    By default `arguments` are those of the process, `default` is the dataclass, and `description` its docstring. A
+    field without a default has to be given. The value of the option `first` may stand first, without its name. Every
+    command also has the option ``--import``.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if first and given and not given[0].startswith("-"):
@@ -88,7 +89,7 @@ def parse(
         import_modules(given)
     kind: Any = options
     texts, types = help_texts(kind), field_types(kind)
-    values = {name: getattr(options if default is None else default, name) for name in types}
+    values = {name: getattr(options if default is None else default, name, dataclasses.MISSING) for name in types}
     names = {f"--{name.replace('_', '-')}": value for name, value in values.items()} | {"--import": ()}
     for option, value in pairwise((*given, "--")):  # such as *.csv where no file matches
         if isinstance(names.get(option), tuple) and value.startswith("--"):
@@ -113,6 +114,10 @@ def parse(
         # next rule.
         text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
+        if reason.startswith("Missing"):
+            required = [option for option, value in names.items() if value is dataclasses.MISSING]
+            lacking = set(required) - {one.split("=")[0] for one in given}
+            reason = f"{' and '.join(sorted(lacking, key=required.index))} must be given"
         if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
             reason += did_you_mean(wrong[0], names)
         _refuse(program, f"{reason} (see --help)")

@@ -179,9 +179,9 @@ def _write(part: Part, path: Path, card: str) -> None:
 class Options:
     """Export a learned policy, to run without torch and without hitmac: hitmac export runs/x --to policy."""
 
-    agent: str = "pretrained:flat"
+    agent: str
     """Directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR; first, it needs no --agent."""
-    to: Path = Path("policy")
+    to: Path
     """Folder for the networks and a runner that needs numpy and onnxruntime only; or file for the network alone, .onnx
     or .pt2 (for a hierarchy two, NAME-coordinator.onnx and NAME-executor.onnx)."""
     scenario: str | None = None

@@ -20,10 +20,12 @@ from tests.agents.deploy.export.made import copied, fresh, hierarchy
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["planner"], "planner cannot be exported: PlannerAgent has no network of this program"),
-        (["pretrained:beliefs"], "its inputs are particle beliefs"),
-        (["memoryless:pretrained:flat"], "export the agent itself"),
-        (["assign-all"], "of its coordinator, AssignAll has no network"),
+        ([], "--agent and --to must be given"),
+        (["pretrained:flat"], "error: --to must be given"),
+        (["planner", "--to=out"], "planner cannot be exported: PlannerAgent has no network of this program"),
+        (["pretrained:beliefs", "--to=out"], "its inputs are particle beliefs"),
+        (["memoryless:pretrained:flat", "--to=out"], "export the agent itself"),
+        (["assign-all", "--to=out"], "of its coordinator, AssignAll has no network"),
         *((["pretrained:flat", f"--to=p{end}"], "name must end in .onnx or .pt2") for end in (".pt", ".pth", ".ort")),
     ],
 )
