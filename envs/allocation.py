@@ -172,7 +172,7 @@ def check_state(
         "track_length": (0, state["track_position"].shape[1]),
         "field_of_view": scenario.zoom or (own_view, own_view),
         "range_squared": (np.finfo(float).tiny, reach),
-        "direction": (-rounded, rounded),
+        "direction": (-2, 2),  # its length is checked below
         "rail_direction": (-rounded, rounded) if rows.rails is not None else (0, 0),
         "rate": (-rate * rounded, rate * rounded),
         "pending_turn": (-pending * rounded, pending * rounded),
@@ -190,7 +190,7 @@ def check_state(
             low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
             found = state[name][wrong][0]
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
-    if (abs(np.hypot(*state["direction"].T) - 1) > 1e-6).any():
+    if (abs(np.hypot(*state["direction"].T) - 1) > 1e-6).any():  # turns round it, by 1e-16 each
         raise ValueError("state 'direction' holds a vector whose length is not 1")
     if rows.poses is not None:
         check_pan(state["heading"], rows.poses.pan_limit, "state 'heading'")

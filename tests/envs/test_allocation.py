@@ -56,7 +56,7 @@ def test_placed_headings_are_within_the_limits():
             (HIT_MAC, name, number, f"state '{name}' holds a number that is not from")
             for name, number in {
                 "time": -5, "heading": 1e12, "target_position": 1251, "sensor_position": 1e9, "track_moves": 1,
-                "num_sensors": 5, "along": 1, "field_of_view": 91, "range_squared": -1, "direction": 2,
+                "num_sensors": 5, "along": 1, "field_of_view": 91, "range_squared": -1, "direction": 3,
                 "rail_direction": 1, "rate": 1, "pending_turn": 1,
             }.items()
         ),
