@@ -118,7 +118,7 @@ def _relu_layers(*widths: int) -> nn.Sequential:
 
 _WHOLE_NUMBERS = {"num_heads": 1, "embed_layers": 1, "num_blocks": 1, "num_frequencies": 0, "weight_dim": 1}
 """Options that are whole numbers, each with its least value."""
-MOST = 2**12
+_MOST = 2**12
 """Largest value of these options: a checkpoint of someone else could otherwise ask for a network without end."""
 
 
@@ -165,8 +165,8 @@ class EncoderConfig:
         for name, least in _WHOLE_NUMBERS.items():
             if not is_whole(getattr(self, name), least):
                 found[name] = f"it must be a whole number, {least} or more"
-            elif getattr(self, name) > MOST:
-                found[name] = f"it must be at most {MOST}"
+            elif getattr(self, name) > _MOST:
+                found[name] = f"it must be at most {_MOST}"
         if not isinstance(self.scaled, bool):
             found["scaled"] = "it must be True or False"
         if not found and self.encoder == "recurrent" and self.weight_dim % 2:
