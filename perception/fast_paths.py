@@ -70,7 +70,7 @@ def short_pays(x: Tensor, length: int, most: int, maps: tuple[nn.Linear, ...]) -
 
 def attend_rows(x: Tensor, mask: Tensor | None, maps: tuple[nn.Linear, ...], heads: int, scale: float) -> Tensor:
     """Return :func:`attend_short` (..., L, f) within sequences (..., L, d), 0 at masked tokens."""
-    # Tokens of a transposed scene stay in their places: it would be copied for the maps, and back.
+    # A transposed scene is mapped as it lies in memory, without a copy; `rows` says where the tokens of a sequence are.
     swapped = x.ndim > 3 and not x.is_contiguous() and x.transpose(-2, -3).is_contiguous()
     x = x.transpose(-2, -3) if swapped else x
     rows = torch.arange(x.shape[:-1].numel(), device=x.device).view(x.shape[:-1])

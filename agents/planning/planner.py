@@ -67,7 +67,7 @@ class PlanningPolicy(RulePolicy):
 _DISTANCES = 128  # of which the share of hidden targets is known
 _TILTED = 15.0  # degrees by which tilts of ways change, unless one step is more
 _ZOOMED = 10.0, 30.0, 75.0  # degrees by which the lenses of ways change in a game, whose steps are small
-_BLOCK = 1 << 21  # bytes of the views and futures that a thread computes at once, so that they stay in its cache
+_BLOCK = 1 << 21  # bytes of the views and futures that a thread computes at a time, so that they stay in its cache
 
 
 class PlannerState(NamedTuple):
@@ -76,6 +76,22 @@ class PlannerState(NamedTuple):
     beliefs: BeliefState | TracksState
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 where sensors only turn
+
+
+class _Room(NamedTuple):
+    """Working memory for some rows of knowledge, and the threads that share them."""
+
+    rows: int
+    every: Futures  # of all targets, of each row
+    futures: Futures  # of those that the sensors look at: `every`, or of the targets listed for each sensor
+    views: Views
+    threads: int
+    block: int  # rows that a thread takes at a time
+
+
+def _size_of(targets: int, per_word: int, samples: int) -> tuple[int, int]:
+    """Return the number of words for the samples of targets, and of entries of futures in a word."""
+    return -(-targets // per_word), min(targets, per_word) * (samples + 1)
 
 
 _NO_SHARES = 0, np.zeros((0, 0, 0), np.float32)
@@ -288,47 +304,57 @@ class PlannerAgent(PlanningPolicy):
         return self._beliefs.of_sensors(values), PlannerState(new, kept, way)
 
     def _solve(self, scene: Scene, plans: Plans, values: np.ndarray, listed: int, own: tuple[int, np.ndarray]) -> None:
-        """Replace the plans by the best ones, and write their values (R, k n, 3), block by block of rows."""
+        """Replace the plans by the best ones, and write their values (R, k n, 3), some rows at a time."""
         forecast, sensors, worth, search, _ = self._problem
-        (rows, m), n, samples, ways = scene.present.shape, self.scenario.num_sensors, self.samples, sensors.ways
         if listed:
             forecast = forecast._replace(sampling=forecast.sampling._replace(per_word=1))
-        sampling, stages, in_word = forecast.sampling, len(forecast.horizon.middle), 64 // samples
-        targets, headings = m + sampling.unseen, 2 * search.farthest + 1 + CHUNK
-        words, entries = -(-targets // sampling.per_word), min(targets, sampling.per_word) * (samples + 1)
-        g, own_words, own_entries = 1, words, entries
-        if listed:
-            g, own_words, own_entries = n, -(-listed // in_word), min(listed, in_word) * (samples + 1)
-        used = n * len(ways.move) * own_words * headings + 2 * (words * entries + g * own_words * own_entries)
-        threads, each = cores(), max(_BLOCK // (8 * stages * used), 1)  # rows of a thread
-        number, block = max(min((each if each < 8 else each // 8 * 8) * threads, rows), 1), min(each, 8)
-        every = futures = empty_futures((number, stages, words), entries)
-        if listed:
-            futures = empty_futures((number * n, stages, own_words), own_entries)
-        terms = max(worth.levels, 1) * min(len(worth.shares), 2)
-        views = Views(
-            np.empty((number, n, len(ways.move), stages, own_words, headings), np.uint64),
-            np.empty((number, n), np.int64), np.empty((number, n, 2), np.int64),
-            np.empty((number, n, listed), np.int32),
-            np.empty((number, g, worth.levels, stages, own_words), np.uint64), np.ones((number, terms), np.float32),
-        )  # fmt: skip
-        for first in range(0, rows, number):
-            last = min(first + number, rows)
-            if last - first < number:
-                every, views = (type(one)(*(array[: last - first] for array in one)) for one in (every, views))  # type: ignore
-                futures = Futures(*(array[: (last - first) * n] for array in futures)) if listed else every
-            run = Threads(last - first, threads, block).run
+        (rows, m), ways = scene.present.shape, sensors.ways
+        room = self._room(forecast.sampling, rows, m, listed)
+        for first in range(0, rows, room.rows):
+            last = min(first + room.rows, rows)
+            room = room if last - first == room.rows else self._room(forecast.sampling, last - first, m, listed)
+            every, futures, views = room.every, room.futures, room.views
+            run = Threads(room.rows, room.threads, room.block).run
             run(foresee_all, forecast, scene, plans.turns, first, every)
             if listed:
                 near = Near(self._cells, self.horizon * ways.rail_step if self.scenario.rails else 0.0, worth)
                 run(list_all, near, sensors, scene, first, every, futures, views.listed)
             if worth.levels:
-                run(weigh_all, worth, sampling, every, futures, views)
+                run(weigh_all, worth, forecast.sampling, every, futures, views)
             run(mark_all, sensors, scene, first, futures, views)
             some = Plans(plans.turns[first:last], plans.way[first:last])
             run(search_all, search, views, scene.time[first:last], some, values[first:last])
             if own[0]:
                 run(count_exclusive, search, views, some, own[0], own[1][first:last])
+
+    def _room(self, sampling: Sampling, rows: int, m: int, listed: int) -> _Room:
+        """Return the memory to plan some of `rows` rows with m targets at a time, as many as stay in the caches."""
+        _, sensors, worth, search, _ = self._problem
+        n, ways, stages = self.scenario.num_sensors, len(sensors.ways.move), len(self._problem.forecast.horizon.middle)
+        headings = 2 * search.farthest + 1 + CHUNK
+        words, entries = _size_of(m + sampling.unseen, sampling.per_word, self.samples)
+        lists, own_words, own_entries = 1, words, entries  # of a row
+        if listed:
+            lists, (own_words, own_entries) = n, _size_of(listed, 64 // self.samples, self.samples)
+        # Per stage, a view is a machine word, and an entry of futures two.
+        used = n * ways * own_words * headings + 2 * (words * entries + lists * own_words * own_entries)
+        threads, block = cores(), max(_BLOCK // (8 * stages * used), 1)
+        if block >= 8:
+            block -= block % 8
+        number = max(min(block * threads, rows), 1)
+        every = futures = empty_futures((number, stages, words), entries)
+        if listed:
+            futures = empty_futures((number * n, stages, own_words), own_entries)
+        terms = max(worth.levels, 1) * min(len(worth.shares), 2)
+        views = Views(
+            sees=np.empty((number, n, ways, stages, own_words, headings), np.uint64),
+            farthest=np.empty((number, n), np.int64),
+            reach=np.empty((number, n, 2), np.int64),
+            listed=np.empty((number, n, listed), np.int32),
+            levels=np.empty((number, lists, worth.levels, stages, own_words), np.uint64),
+            terms=np.ones((number, terms), np.float32),
+        )
+        return _Room(number, every, futures, views, threads, min(block, 8))
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of the futures of target j in which only sensor i covers it.

@@ -395,6 +395,7 @@ class _Supervisor:
         if not zones or math.isnan(heading):
             self._wanted = self._wanted if zones else self._asked
             return rates if not zones else [0.0] * len(rates)
+        # With the ordered tilt and zoom, if all headings that the pan may reach are free then; else as it is now.
         for tilting, view in ((rates[1:], self._asked), ([0.0] * len(rates[1:]), self._wanted)):
             views = [one for one in (self.view, self._zoomed, view) if not math.isnan(one)]
             tilts = [axis.span(now, horizon, rate) for axis, rate in zip(self.axes[1:], tilting, strict=True)]

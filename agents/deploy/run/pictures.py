@@ -83,12 +83,14 @@ class _Lag:
         pairs = [pair for pair in pairwise(pictures) if 0.0 < pair[1][0] - pair[0][0] < APART]
         if len(pairs) < EVERY:
             return None
+        # The turn of the camera between two pictures, if their times are late by each lag.
         when = np.array([(before[0], after[0]) for before, after in pairs]) - shift  # (p, 2)
         when = when[None] - LAGS[:, None, None]  # (L, p, 2)
         heading = np.interp(when, past[:, 0], np.unwrap(past[:, 1], period=360.0))
         turned: np.ndarray = np.where(
             (when[..., 0] >= past[0, 0]) & (when[..., 1] <= past[-1, 0]), heading[..., 1] - heading[..., 0], np.nan
         )
+        # With the right lag, boxes at rest are after the turn where they were before: each has one near.
         cost = np.empty(turned.shape)
         for p, ((_, before), (_, after)) in enumerate(pairs):
             away = np.abs(turned[:, p, None, None] + after[:, None] - before)  # (L, k, k')
@@ -100,6 +102,7 @@ class _Lag:
         best = int(mean.argmin())
         if not near <= best < len(LAGS) - near:
             return None
+        # It counts if lags 0.2 s off are worse for sure; then the parabola through the three says where between.
         for other in (best - near, best + near):
             worse = cost[other] - cost[best]
             if worse.mean() * math.sqrt(len(worse)) <= SURE * worse.std():
