@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from hitmac.envs.base.compile import allocating, compiled, inlined, kernel
+from hitmac.envs.base.compile import compiled, inlined, kernel
 
 _INDEX_AND_NUMBER = (types.Array(types.int64, 1, "C"), types.int64, types.int64)
 
@@ -103,7 +103,10 @@ def _take(share):
     return np.int64(0), np.int64(0)
 
 
-@allocating
+# Numba never gives back the references to arrays that a generator counts: these two must count none.
+
+
+@compiled
 def blocks(num_scenes, share):
     """Yield the blocks of scenes (low, high) of this thread; alone, one block of all scenes."""
     share = Share(*share)
@@ -138,7 +141,7 @@ def next_run(chosen, low, high):
     return np.uint64(first), np.uint64(last)
 
 
-@allocating
+@compiled
 def runs(chosen, share):
     """Yield runs of consecutive chosen scenes (first, last + 1) from the blocks of this thread."""
     for low, high in blocks(chosen.shape[0], share):

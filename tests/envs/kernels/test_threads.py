@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from hitmac.envs import Simulator
 from hitmac.envs.base import threads
 from hitmac.envs.base.compile import compiled, kernel, one_of
 from hitmac.envs.base.threads import Share, Threads, blocks
@@ -219,3 +220,17 @@ for other in others:
 def test_forks_have_helpers_of_their_own_and_end():
     environment = {**os.environ, "NUMBA_NUM_THREADS": "3"}
     subprocess.run([sys.executable, "-c", IN_FORKS], cwd=ROOT, env=environment, check=True, timeout=400)
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_calls_keep_no_reference_to_their_arguments(num_threads):
+    """Numba's generators may never give back what they count: a step of one scene kept 192 bytes for ever."""
+    simulator, chosen = Simulator("hit-mac", 512, 0, num_threads=num_threads), np.ones(512, np.bool_)
+    action = np.zeros((512, 4), np.int64)
+    held = [action, chosen, simulator.rows.sensor, threads._calls, threads.ALONE[0]]
+    before = [sys.getrefcount(array) for array in held]
+    for _ in range(20):
+        simulator.step(action, chosen)
+        simulator.reset(mask=chosen)
+    now = [sys.getrefcount(array) for array in held]
+    assert max(np.subtract(now, before)) < 10  # a helper may still hold its last call
