@@ -24,7 +24,7 @@ from tests.envs.scenes import scenarios
 
 _SCENES = 256
 _OBSERVE_EVERY = 8  # steps
-_GROWTH = 2**26  # bytes that a case may add after its first tenth
+_GROWTH = 2**23  # bytes that a case may add after its first tenth
 _NOISY = {"position_noise": 20.0, "missed_detections": 0.1, "failure_rate": 0.01, "recovery_rate": 0.1}
 
 
