@@ -124,7 +124,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         every = cases(Path(folder), options.random)
         chosen = [case for case in every if not options.cases or case.name.startswith(tuple(options.cases))]
-        shares = np.array([(case.scenario.num_sensors * case.scenario.num_targets) ** -0.5 for case in chosen])
+        shares = np.array([(case.scenario.num_sensors * case.scenario.num_targets) ** -0.8 for case in chosen])
         print(f"{'case':<20}{'n x m':>8}{'million':>9}{'seconds':>9}{'grown MB':>10}  result")
         for case, share in zip(chosen, shares / shares.sum(), strict=True):
             sub_steps = int(1e6 * options.million * share)
