@@ -46,6 +46,18 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
             sys.exit(128 + signal.SIGPIPE)
 
 
+@contextlib.contextmanager
+def ignored_signals() -> Iterator[None]:
+    """Ignore :data:`SIGNALS` for what has to come to its end; in another thread than the main one it does nothing."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in SIGNALS} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def end_with_parent() -> None:
     """End this process when its parent ends, even if that is killed, provided that :data:`PARENT` is set.
 

@@ -16,12 +16,14 @@ from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import shortly
+from hitmac.signals import ignored_signals
 
 # In seconds, unless they say otherwise.
 PERIOD = 0.1  # between two readings of a heading
 OLDEST = 0.5  # age of an answer up to which the heading is extrapolated from it
 STARTING = 3.0  # time to the first answer of a camera, before which its failures are not reported
 CLOSING = 2.0  # longest time in which all cameras are stopped at the end
+HANGING = 5.0  # time after which a camera is told whose driver does not return
 LONGEST_PAUSE = 2.0  # between two attempts to reach a camera
 REPEAT = 0.5  # time after which the rate of a turning camera is sent again
 SLOWEST = 0.1  # rate below which a camera is stopped, degrees per second
@@ -154,19 +156,21 @@ class Cameras:
         n = len(self._all)
         others = [0.0] * n if tilt_rates is None else tilt_rates, [math.nan] * n if views is None else views
         for one, rate, tilt_rate, view in zip(self._all, rates, *others, strict=True):
+            one.look()
             if not math.isnan(rate):
                 one.order(float(rate), float(tilt_rate), float(view))
 
     def close(self) -> None:
-        """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs."""
-        for one in self._all:
-            one.ends = True
-            one.wake.set()
-        until = time.monotonic() + CLOSING
-        for one, thread in zip(self._all, self._threads, strict=True):
-            thread.join(max(until - time.monotonic(), 0.0))
-            if thread.is_alive():
-                self._tell(f"camera {one.name} may still turn: it does not answer the order to stop")
+        """Stop all cameras, within :data:`CLOSING` seconds even where a device hangs; no signal interrupts it."""
+        with ignored_signals():
+            for one in self._all:
+                one.ends = True
+                one.wake.set()
+            until = time.monotonic() + CLOSING
+            for one, thread in zip(self._all, self._threads, strict=True):
+                thread.join(max(until - time.monotonic(), 0.0))
+                if thread.is_alive():
+                    self._tell(f"camera {one.name} may still turn: it does not answer the order to stop")
 
 
 class _Known(NamedTuple):
@@ -327,6 +331,7 @@ class _Supervisor:
         self._zoomed_at, self._zooming = -math.inf, math.inf
         self._due, self._pause, self._delay = -math.inf, PERIOD, 0.0
         self._good, self._wrong, self._doubts = clock() + STARTING, False, set[str]()
+        self._returned = clock() + STARTING  # time at which the last step ended
         self.past: deque[tuple[float, ...]] = deque(maxlen=PAST)
 
     def order(self, rate: float, tilt_rate: float = 0.0, view: float = math.nan) -> None:
@@ -338,15 +343,27 @@ class _Supervisor:
             self._asked = min(max(view, self._zoom[0]), self._zoom[1])
         self.wake.set()
 
+    def look(self) -> None:
+        """Tell it once if the driver does not return: nobody can stop such a camera, or knows its heading."""
+        if not self._wrong and self._clock() - self._returned > HANGING:
+            self._wrong = True
+            self._tell(f"camera {self.name} may still turn: its driver has not returned for {HANGING:g} s")
+
     def run(self) -> None:
-        """Supervise the camera until `ends`, then stop it."""
+        """Supervise the camera until `ends`, then stop it, in several attempts."""
         while not self.ends:
             self.wake.wait(self.step())
             self.wake.clear()
-        try:
-            self._camera.close()
-        except Exception as error:
-            self._tell(f"camera {self.name} may still turn: {shortly(error, str)}")
+        until = time.monotonic() + 0.75 * CLOSING  # the last attempt takes time, too
+        while True:
+            try:
+                self._camera.close()
+                return
+            except Exception as error:
+                if time.monotonic() >= until:
+                    self._tell(f"camera {self.name} may still turn: {shortly(error, str)}")
+                    return
+            time.sleep(PERIOD)
 
     def step(self) -> float:
         """Send what is to be sent, read the pose if it is due, and return the seconds until the next step."""
@@ -371,7 +388,7 @@ class _Supervisor:
             if not self._wrong and now - self._good > OLDEST:
                 self._wrong, self._due = True, now  # the next step stops the camera
                 self._tell(f"camera {self.name} does not work: {shortly(error, str)}")
-        now = self._clock()
+        self._returned = now = self._clock()
         return max((self._due if self._wrong else min(self._due, now + PERIOD)) - now, 0.0)
 
     def _turn(self) -> None:

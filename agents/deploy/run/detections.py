@@ -171,25 +171,39 @@ def _messages(payload: bytes) -> Iterator[bytes]:
     return iter([payload]) if payload.lstrip()[:1] == b"<" else _lines([payload, b"\n"])
 
 
+_COMPARED = 64  # bytes
+
+
 def _growing(path: Path, faults: Faults) -> Callable[[threading.Event], Iterator[bytes]]:
-    """Return a reader of what is added to a file from now on; one that is replaced or made shorter is read whole."""
+    """Return a reader of what is added to a file from now on; one that is replaced or made shorter is read whole.
+
+    A file that was away for a while is the same as before if it has the same bytes before the place of reading.
+    """
+
+    def before(place: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(max(place - _COMPARED, 0))
+            return file.read(min(place, _COMPARED))
+
     start = (path.stat().st_ino, path.stat().st_size) if path.exists() else (0, 0)
+    known = before(start[1]) if start[1] else b""
 
     def read(end: threading.Event) -> Iterator[bytes]:
-        own, place = start
+        (own, place), last, away = start, known, False
         while not end.wait(_POLL):
             try:
                 now = path.stat()
-                if now.st_ino != own or now.st_size < place:
-                    own, place = now.st_ino, 0
+                if now.st_ino != own or now.st_size < place or (away and before(place) != last):
+                    own, place, last = now.st_ino, 0, b""
+                away = False
                 if now.st_size > place:
                     with path.open("rb") as file:
                         file.seek(place)
                         chunk = file.read(LONGEST)
-                    place += len(chunk)
+                    place, last = place + len(chunk), (last + chunk)[-_COMPARED:]
                     yield chunk
             except OSError as error:
-                own = 0
+                away = True
                 faults.report("the file of detections cannot be read", error.strerror or "")
 
     return lambda end: _lines(read(end))

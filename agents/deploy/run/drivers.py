@@ -239,20 +239,19 @@ class Onvif(_Device):
         if self.user and self.password_env not in os.environ:
             raise ValueError(f"password_env is {self.password_env!r}; no environment variable has this name")
         self._service: Any = None
-        self._moves: list[tuple[str, dict[str, Any]]]  # the ways that the device has not refused, best first
-        self._moves = [("ContinuousMove", {"Timeout": datetime.timedelta(seconds=2)}), ("ContinuousMove", {})]
-        self._stops = [("Stop", {"PanTilt": True, "Zoom": False}), *self._moves]
-        self._moves += [("RelativeMove", {}), ("AbsoluteMove", {})]
-        self._zooming: list[tuple[str, dict[str, Any]]] = [("AbsoluteMove", {}), ("RelativeMove", {})]
+        moves = [("ContinuousMove", {"Timeout": datetime.timedelta(seconds=2)}), ("ContinuousMove", {})]
+        self._stops = _Ways([("Stop", {"PanTilt": True, "Zoom": False}), *moves])
+        self._moves = _Ways([*moves, ("RelativeMove", {}), ("AbsoluteMove", {})])
+        self._zooming = _Ways([("AbsoluteMove", {}), ("RelativeMove", {})])
         widest = float(self._positions[0]) if self.zooms else math.nan
         self.answer = 0.0, 0.0, widest
         if not self.status:
-            self._moves = self._moves[-1:]
+            del self._moves.left[:-1]
 
     @property
     def steps(self) -> bool:
         """True if the device is moved by steps."""
-        return not self._moves[0][0].startswith("C")
+        return not self._moves.left[0][0].startswith("C")
 
     def _read(self) -> tuple[float, float, float]:
         if not self.status:
@@ -335,16 +334,16 @@ class Onvif(_Device):
         if self.preset:
             self._call("GotoPreset", PresetToken=self.preset)
 
-    def _try(self, ways: list[tuple[str, dict[str, Any]]], arguments: Callable[[str], dict[str, Any]]) -> None:
-        """Call the first operation of the ways that the device does not refuse, and forget those before it."""
-        for number, (operation, own) in enumerate(ways):
+    def _try(self, ways: "_Ways", arguments: Callable[[str], dict[str, Any]]) -> None:
+        """Call the first operation of the ways that the device does not refuse."""
+        for number, (operation, own) in enumerate(ways.left):
             try:
                 self._call(operation, **own | arguments(operation))
             except Exception as error:
-                if number == len(ways) - 1 or not _is_fault(error):
+                if number == len(ways.left) - 1 or not _is_fault(error):
                     raise
             else:
-                del ways[:number]
+                ways.worked(number)
                 return
 
     def _call(self, operation: str, **arguments: Any) -> Any:
@@ -355,6 +354,8 @@ class Onvif(_Device):
             except ModuleNotFoundError:
                 raise ModuleNotFoundError("ONVIF requires onvif-python: pip install 'hitmac[cameras]'") from None
             logging.getLogger("zeep").addHandler(logging.NullHandler())  # else it prints what it cannot read
+            # Making a client takes half a second of the processor, which the other cameras would lack.
+            socket.create_connection((self.host, self.port), self.answer_within).close()
             client = ONVIFClient(
                 self.host, self.port, self.user or None, os.environ.get(self.password_env),
                 http_digest=self.digest == "http", timeout=self.answer_within, cache=CacheMode.NONE, apply_patch=False,
@@ -369,6 +370,24 @@ class Onvif(_Device):
             self._token = self.profile or (with_head or profiles)[0].token
             self._service = client.ptz()
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
+
+
+_REFUSALS = 3
+"""Orders in a row that a device refuses one way and takes another, after which it is not asked this way any more."""
+
+
+class _Ways:
+    """Operations of ONVIF for one purpose, with arguments, best first, of which a device may refuse the first ones."""
+
+    def __init__(self, ways: list[tuple[str, dict[str, Any]]]) -> None:
+        self.left, self._refusals = ways, 0
+
+    def worked(self, number: int) -> None:
+        """Note that one worked after those before it were refused: they may be forgotten."""
+        self._refusals = self._refusals + 1 if number else 0
+        if self._refusals == _REFUSALS:
+            del self.left[:number]
+            self._refusals = 0
 
 
 def _number(value: Any) -> float:
@@ -428,6 +447,7 @@ class Visca(_Device):
         self.highest_rate, self._tilt_speeds = self.speeds[-1], self.tilt_speeds or self.speeds[:23]
         self._socket: socket.socket | None = None
         self.steps, self.sent, self._digits = False, (0.0, 0.0), 4  # of the pan
+        self._refusals = 0  # of the drive, in a row
 
     def _rules_of_visca(self) -> validation.Rules:
         for name, most in (("speeds", 24), ("tilt_speeds", 23)):
@@ -462,9 +482,11 @@ class Visca(_Device):
         try:
             self._ask(b"\x01\x00", drive)
         except _SyntaxError:
-            self.steps = True
+            self._refusals += 1
+            self.steps = self._refusals == _REFUSALS
             self._step(rate, tilt_rate)
         else:
+            self._refusals = 0
             rates = [0.0, *self.speeds][speed], [0.0, *self._tilt_speeds][tilt_speed]
             self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
 
@@ -546,7 +568,7 @@ class Visca(_Device):
             if self.framing == "plain":
                 if not received and self.transport == "tcp":
                     raise ConnectionError("the device has closed the connection")
-                self._received += received
+                self._received = (self._received + received)[-_LONGEST:]
             elif received[:2] == b"\x02\x01" and received[8:9] == b"\x0f":
                 raise ConnectionError("the device has lost count of the messages")
             elif received[:2] == b"\x01\x11" and (
@@ -564,6 +586,9 @@ class Visca(_Device):
             if self._socket:
                 self._socket.close()
             self._socket = None
+
+
+_LONGEST = 64  # bytes that are kept of an answer without an end
 
 
 class _SyntaxError(ValueError):

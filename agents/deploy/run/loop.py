@@ -224,7 +224,8 @@ class Loop:
                 kind = "events" if detections.event else "whole pictures"
                 self.faults.report(f"camera {self.names[camera]} sends {kind}", words)
                 return
-        if not -0.5 * self.scenario.time_step <= age <= self._feed.timeout:
+        ended = isinstance(detections, Boxes) and detections.ended  # which counts whenever it is told
+        if not ended and not -0.5 * self.scenario.time_step <= age <= self._feed.timeout:
             kind = "from the future" if age < 0.0 else "too old"
             self.faults.report(f"camera {self.names[camera]} sends detections that are {kind}", f"by {abs(age):.1f} s")
             return
@@ -269,9 +270,10 @@ class Loop:
         place, covariance, label, existence, lost = (
             array[0, 0][shown] for array in (*found, own.existence, own.age >= LOST)
         )
-        rows = rounded(np.column_stack((place, covariance[:, (0, 0, 1), (0, 1, 1)], existence, label)))
+        rows = rounded(np.column_stack((place, covariance[:, (0, 0, 1), (0, 1, 1)], existence)))
         if not rows:
             return [], None
+        rows = [[*row, float(own)] for row, own in zip(rows, label, strict=True)]  # a label is no measure
         particles, weight = own.body[0, 0, :-1, :2][shown].swapaxes(-1, -2), own.weight[0, 0, :-1][shown]
         places = np.where(lost[:, None, None], particles, place[:, None])  # (k, P, 2)
         weight = np.where(lost[:, None], weight, existence[:, None] / weight.shape[-1])

@@ -119,7 +119,7 @@ class Budget:
             return False
         if begins:
             self._times.append(now)
-        self._way = way
+        self._way = np.where(way, way, self._way) if way.any() else way  # a pan that waits for a tilt is not at rest
         return True
 
     def number(self, now: float, seconds: float = HOUR) -> int:

@@ -50,7 +50,8 @@ APART = 1.0  # longest time between two pictures that are compared
 FARTHEST = 10.0  # difference of two bearings above which it does not grow, degrees
 SURE = 4.0  # deviations by which a lag must be better than one 0.2 s off
 TOLD = 0.1  # change of a lag that is told
-LOST = 30.0  # time after its last event from which on an object that moves counts as gone
+LOST, LEFT = 30.0, 3600.0  # time after its last event from which on an object that moves, or stays, counts as gone
+RECENT = 10  # pictures by which a clock is judged
 
 
 class _Object(NamedTuple):
@@ -71,9 +72,12 @@ class _Lag:
         self.told, self.new = told, -(number % EVERY)  # cameras take turns
 
     def shift(self, timeout: float) -> float:
-        """Return the seconds, whole or half, by which all stated times are in the future, or too old; else 0."""
-        least = min(self.behind)
-        return 0.0 if -0.1 * timeout <= least <= timeout else math.ceil(-2.0 * least) / 2.0
+        """Return the seconds, whole or half, by which all recent stated times are in the future, or too old; else 0."""
+        recent = [*self.behind][-RECENT:]
+        if not recent or (max(recent) >= -0.1 * timeout and min(recent) <= timeout):
+            return 0.0
+        long, short = (math.ceil(-2.0 * min(those)) / 2.0 for those in (self.behind, recent))
+        return long if min(recent) + long <= timeout else short  # the steadier one, unless the clock was set since
 
     def search(self, past: np.ndarray, shift: float) -> float | None:
         """Return the lag beyond a `shift`, from the answers (k, 4) of the camera; None if no turn shows it."""
@@ -139,7 +143,8 @@ class Pictures:
         if view is None:
             self._faults.report(f"camera {name} sends boxes and has no view", "hitmac site calibrate finds one")
             return None
-        own.behind.append(arrived - stated)
+        if not boxes.ended:  # told when a detector has given an object up, seconds after its last picture
+            own.behind.append(arrived - stated)
         if shift := own.shift(self._timeout):
             self._faults.report(f"the clock of camera {name} is off", f"by about {shift:+.1f} s")
         try:
@@ -205,10 +210,13 @@ class Pictures:
             self._objects[i][boxes.event] = _Object(when, rows[0], boxes.stays)
 
     def present(self, i: int, now: float) -> list[list[float]]:
-        """Return rows of the objects that are present by their events; those that move are ever less certain."""
+        """Return rows of the objects that are present by their events; those that move are ever less certain.
+
+        One whose end never comes, as after a restart of the detector, is gone after :data:`LOST` or :data:`LEFT`.
+        """
         own, rows = self._objects[i], []
         for key, one in [*own.items()]:
-            if now - one.time > LOST and not one.stays:
+            if now - one.time > (LEFT if one.stays else LOST):
                 del own[key]
                 continue
             age = 0.0 if one.stays else max(now - one.time, 0.0)

@@ -1,6 +1,5 @@
 """Pictures of cameras for the page of a run: fetched while someone looks, at most one a second of each camera."""
 
-import http.client
 import os
 import re
 import threading
@@ -24,7 +23,8 @@ WAIT = 2.0  # longest wait for data
 WHOLE = 5.0  # longest time of a picture
 LARGEST = 2**22  # bytes of a picture
 BEGIN = b"\xff\xd8"  # of a JPEG
-_WHOLE = re.compile(rb"(\xff\xd8.*?\xff\xd9)\s*--", re.DOTALL)  # in MJPEG
+_END = re.compile(rb"\xff\xd9\s*--")  # in MJPEG
+_LONGEST_END = 16  # bytes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +63,15 @@ class Still(validation.Checked):
             known.add_password(None, self.picture, self.user, os.environ[self.password_env])
         logins = [urllib.request.HTTPDigestAuthHandler(known), urllib.request.HTTPBasicAuthHandler(known)]
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Same(), *logins)
-        until, data = time.monotonic() + WHOLE, bytearray()
+        until, data, searched = time.monotonic() + WHOLE, bytearray(), 0
         with opener.open(self.picture, timeout=WAIT) as answer:
             stream = answer.headers.get_content_maintype() == "multipart"
             while chunk := answer.read1(2**16):
                 data += chunk
-                if stream and (found := _WHOLE.search(data)):
-                    return found[1]
+                if stream and (begin := data.find(BEGIN)) >= 0:
+                    if found := _END.search(data, max(searched, begin)):
+                        return bytes(data[begin : found.start() + 2])
+                    searched = len(data) - _LONGEST_END
                 if len(data) > LARGEST:
                     raise ValueError(f"it has more than {LARGEST / 2**20:g} MB")
                 if time.monotonic() > until:
@@ -117,7 +119,7 @@ class Stills:
             why = ""
             try:
                 self._last[i] = still.fetch()
-            except (OSError, ValueError, http.client.HTTPException) as error:
+            except Exception as error:  # urllib raises many kinds for a malformed answer
                 self._last.pop(i, None)
                 why = shortly(getattr(error, "reason", None) or error, str)
             if works != (not why):

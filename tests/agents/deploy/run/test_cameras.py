@@ -2,6 +2,7 @@
 
 import functools
 import math
+import signal
 import threading
 
 import numpy as np
@@ -280,11 +281,36 @@ def test_a_hanging_camera_holds_up_neither_the_loop_nor_the_others(monkeypatch):
     cameras.close()
     assert other.closed.is_set()
     assert said == ["camera north may still turn: it does not answer the order to stop"]
+    monkeypatch.setattr("hitmac.agents.deploy.run.cameras.HANGING", -60.0)  # from the start on
+    cameras.order([10.0, np.nan])
+    cameras.order([10.0, np.nan])
+    assert [line for line in said if "north may still turn: its driver has not returned" in line] == said[1:2]
     hanging.free.set()
     for thread in cameras._threads:
         thread.join(10)
     cameras.close()
     assert 10.0 in other.orders
+
+
+def test_a_stop_that_gets_lost_as_the_run_ends_is_sent_again():
+    class Lossy(Noted):
+        lost = 3
+
+        def close(self):
+            self.lost -= 1
+            if self.lost >= 0:
+                raise TimeoutError("no answer")
+            super().close()
+
+    camera, said = Lossy(), []
+    cameras = Cameras([camera], Scenario(num_sensors=1), said.append, timeout=60.0)
+    before = signal.getsignal(signal.SIGINT)
+    close = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
+    close.start()
+    cameras.close()  # a second Ctrl-C does not end it
+    assert camera.closed.is_set()
+    assert not said
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 class Liar(Rig):

@@ -211,6 +211,12 @@ def test_a_file_is_read_as_it_grows_and_again_when_it_is_replaced(opened, tmp_pa
     path.with_suffix(".later").write_bytes(b"five\n")
     path.with_suffix(".later").rename(path)
     assert box.one() == b"five"
+    path.rename(tmp_path / "away")  # as the folder of a share
+    time.sleep(0.3)
+    (tmp_path / "away").rename(path)
+    with path.open("ab") as file:
+        file.write(b"six\n")
+    assert box.one() == b"six"
 
 
 def test_the_standard_input_ends_and_a_long_line_is_cut(opened, monkeypatch):

@@ -18,13 +18,14 @@ NAMED = SITE.replace(sensor_names=["west", "east"])
 
 
 def moves_of(orders):
-    """The numbers of orders that begin to turn, or turn the other way, by hand."""
-    found, before = [], (0, 0)
+    """The numbers of orders that begin to turn, or turn the other way than last in the same move, by hand."""
+    found, before = [], ()
     for k, order in enumerate(orders):
         now = tuple(np.sign(order))
+        before = before or (0,) * len(now)
         if any(now) and (not any(before) or any(a * b < 0 for a, b in zip(now, before, strict=True))):
             found.append(k)
-        before = now
+        before = tuple(a or b for a, b in zip(now, before, strict=True)) if any(now) else (0,) * len(now)
     return found
 
 
@@ -47,6 +48,14 @@ def test_a_budget_is_kept_over_every_hour(most, orders):
     assert all(((begun >= start) & (begun <= start + 3600.0)).sum() <= most for start in begun)
     assert budget.number(now) == (now - begun <= 3600.0).sum()
     assert most or not len(begun)
+
+
+def test_a_pan_that_reverses_while_the_camera_tilts_begins_a_move():
+    budget = Budget(600)
+    for k, order in enumerate([(5, 0), (0, 5), (-5, 0), (0, 5), (5, 0)]):
+        budget.passes(60.0 * k, order)
+        assert budget.passes(60.0 * k + 30.0, order)  # a move must be wanted for a while
+    assert budget.number(300.0) == 3
 
 
 def test_moves_are_spread_over_the_hour_and_a_move_that_has_begun_goes_on():

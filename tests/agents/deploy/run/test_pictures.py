@@ -96,6 +96,13 @@ def test_the_lag_of_pictures_and_a_clock_that_is_off_are_found_from_turns(ahead,
     assert np.median(worst) < 0.3
 
 
+@pytest.mark.parametrize("ahead", [lambda k: 3600.0 * (k == 15), lambda k: 10.0 * (k < 15), lambda k: 10.0 * (k >= 15)])
+def test_a_wrong_time_and_a_clock_that_is_set_cost_few_pictures(ahead):
+    pictures, _, _ = rig(VIEW)
+    lags = [pictures.take(0, 0.2 * k - 0.05 + ahead(k), 0.2 * k, boxes_at(0.2 * k))[0] for k in range(40)]
+    assert sum(lag != ahead(k) for k, lag in enumerate(lags)) <= 10
+
+
 def test_a_camera_that_does_not_turn_tells_no_lag():
     pictures, camera, faults = rig(VIEW)
     camera.heading = lambda when: 0.0 * np.asarray(when)
@@ -225,13 +232,22 @@ def test_objects_of_events_stay_until_they_end_and_the_camera_looks_meanwhile():
         own = {"camera": "west", "id": "7", "frame_time": UNIX + time, "box": [600, 300, 640, 500], "score": 0.8}
         return json.dumps({"type": kind, "after": own | {"label": "person", "false_positive": False} | more}).encode()
 
-    events = [(0.05, event("new", 0.0)), (3.05, event("end", 3.0, end_time=UNIX + 3.0))]
+    # A detector gives an object up seconds after its last picture.
+    events = [(0.05, event("new", 0.0)), (5.05, event("end", 3.0, end_time=UNIX + 3.0))]
     loop, _, policy = made(events, fleet=Seen(), views=[view, None])
-    frames = played(loop, 25)
+    frames = played(loop, 30)
     shown = [len(frame["detections"]) for frame in frames]
     assert shown[1:10] == [1] * 9
     assert shown[-5:] == [0] * 5
     assert all(seen["looked"][0] for seen in policy.seen)
     spread = [seen["detections"][0, 0, 2] for seen in policy.seen[1:10]]
     assert (np.diff(spread) > 0).all()
-    assert not any("west sends no" in one for frame in frames for one in frame["messages"])
+    assert not any("west sends" in one for frame in frames for one in frame["messages"])
+
+
+def test_an_object_whose_end_is_never_told_is_gone_in_time():
+    pictures, camera, _ = rig(VIEW)
+    camera.now = 2.0
+    for name, stays in (("moves", False), ("stays", True)):
+        pictures.change(0, 1.0, boxes_at(1.0)._replace(event=name, stays=stays))
+    assert [len(pictures.present(0, 1.0 + age)) for age in (1.0, 31.0, 3599.0, 3601.0)] == [2, 1, 1, 0]

@@ -22,6 +22,7 @@ def jpeg(colour="red", size=(64, 36)):
 
 
 JPEG = jpeg()
+LARGE = b"\xff\xd8" + bytes(2**20) + b"\xff\xd9"
 PART = b"--frame\r\nContent-Type: image/jpeg\r\n\r\n" + JPEG + b"\r\n"
 
 
@@ -64,6 +65,16 @@ class Camera(BaseHTTPRequestHandler):
 
     def silent(self):
         time.sleep(2.0)
+
+    def chunks(self):
+        self.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Type: multipart/x-mixed-replace; boundary=x\r\n\r\n--x\r\n\r\n")
+        for first in range(0, len(LARGE), 1460):  # as packets arrive
+            self.wfile.write(LARGE[first : first + 1460])
+            self.wfile.flush()
+        self.wfile.write(b"\r\n--x")
+
+    def malformed(self):
+        self.answer(b"", status=401, WWW_Authenticate='Digest realm=, nonce="abc"')
 
     def gone(self):
         self.answer(b"", status=404)
@@ -117,6 +128,20 @@ def test_a_picture_is_fetched_from_an_address_of_jpeg_or_mjpeg(path, camera):
     assert Still(picture=f"{camera.address}/{path}", **login).fetch() == JPEG
     known = [authorization for _, authorization in camera.asked if authorization]
     assert len(known) == (path in ("basic", "digest"))  # a password is given only where it is asked for
+
+
+def test_a_large_picture_of_many_packets_is_searched_once(camera, monkeypatch):
+    monkeypatch.setattr(module, "WHOLE", 5.0)
+    assert Still(picture=f"{camera.address}/chunks").fetch() == LARGE
+
+
+def test_an_answer_that_no_library_expects_is_told_and_ends_nothing(camera):
+    faults = Faults()
+    still = Still(picture=f"{camera.address}/malformed", user="viewer", password_env="VIEWER_PASSWORD")
+    stills = Stills([still], ["north"], faults)
+    waited(lambda: stills.last(0) == b"" and len(camera.asked) > 2)
+    stills.close()
+    assert [line.partition(":")[0] for line in faults.messages()] == ["the picture of camera north cannot be had"]
 
 
 @pytest.mark.parametrize(
