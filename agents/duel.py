@@ -54,7 +54,8 @@ class SensorPlayer:
         """Decide as :class:`Player` specifies; an agent without a memory decides for the chosen scenes only."""
         observation = self._observer.observe(simulator)
         if starts.any():
-            self._state = _restarted(self._state, started(self.agent.policy, episode_seeds(simulator)), starts)
+            fresh = started(self.agent.policy, episode_seeds(simulator))
+            self._state = fresh if starts.all() else _restarted(self._state, fresh, starts)
         rows = np.arange(len(starts)) if chosen is None or self._remembers else np.flatnonzero(chosen)
         shown = {name: array[rows] for name, array in observation.items()}
         answer = self.agent.policy.predict(shown, self._state, starts[rows], deterministic=True)

@@ -120,8 +120,13 @@ BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
 
 
 def bounds_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the bounds of a scenario: with rails within reach, otherwise free turning and clairvoyant."""
-    return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
+    """Return the names of the bounds of a scenario: with rails within reach, otherwise free turning and clairvoyant.
+
+    The clairvoyant plans turns at once, so that with motors agents would cover more.
+    """
+    if scenario.rails:
+        return ("within reach",)
+    return ("free turning",) if scenario.turn_rates else ("free turning", "clairvoyant")
 
 
 class _Record(NamedTuple):

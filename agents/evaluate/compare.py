@@ -254,37 +254,41 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
     episodes = Episodes(agent, scenario, seeds)
     simulator = episodes.task.simulator
     live = simulator.state
-    coverage, rotation, reward = np.zeros((3, scenes))
+    coverage, rotation, reward, played = np.zeros((4, scenes))
     covered, present = np.zeros((2, *live.covered.shape))
+    running = np.ones(scenes, np.bool_)  # a game ends when all cargoes have arrived
     over_time, observed = np.zeros((2, scenes, part[-1] + 1))
     tracking = Tracking(scenario, scenes) if hasattr(agent.policy, "estimate") and not scenario.identities else None
     truth = np.where(live.present[..., None], live.target_position, np.nan)
     for step in episodes.steps(sub_steps):
         now, assigned = simulator.observed_coverage, episodes.assigned
-        there = ~np.isnan(now)
+        there = ~np.isnan(now) & running
         now = np.where(there, now, 0.0)
         coverage += now
-        rotation += simulator.rotation
+        rotation += simulator.rotation * running
         seen = live.visible.any((1, 2)) if assigned is None else (live.visible & assigned).any((1, 2))
-        reward += np.where(seen, now, UNSEEN_PENALTY)
-        covered += live.covered * live.value
-        present += live.present * live.value
+        reward += np.where(seen, now, UNSEEN_PENALTY) * running
+        covered += live.covered * live.value * running[:, None]
+        present += live.present * live.value * running[:, None]
+        played += running
         over_time[:, part[step - 1]] += now
         observed[:, part[step - 1]] += there
         if tracking is not None:
             tracks = agent.policy.estimate(episodes.state, within=tracking.c)  # type: ignore[attr-defined]
             tracking.add(truth, np.where(tracks.label[..., None] > 0, tracks.place, np.nan), tracks.label)
             truth = np.where(live.present[..., None], live.target_position, np.nan)
+        if simulator.game:
+            running &= ~simulator.game.done
         bar.update()
     time = observed.sum(1)
     return ({} if tracking is None else tracking.metrics()) | {
         "coverage": ratio(coverage, time),
-        "decision_reward": reward / sub_steps,
-        "rotation": rotation / sub_steps,
-        "average_gain": ratio(coverage, rotation * (time / sub_steps)),
+        "decision_reward": reward / played,
+        "rotation": rotation / played,
+        "average_gain": ratio(coverage, rotation * (time / played)),
         "least_covered": np.fmin.reduce(ratio(covered, present), 1),
         "over_time": ratio(over_time, observed),
-        "empty": 1.0 - time / sub_steps,
+        "empty": 1.0 - time / played,
         "inference_ms": np.full(scenes, 1000 * episodes.seconds / (scenes * sub_steps)),
     }
 

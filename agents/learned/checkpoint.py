@@ -199,7 +199,8 @@ def load_policy(
         scenario = config.scenario if scenario is None else load_scenario(scenario)
         config = config.shown(scenario, nearness)
     _check_fits(folder, config, scenario := scenario or config.scenario)
-    policy = build_policy(config, scenario)
+    with torch.random.fork_rng():  # first weights, which are replaced: a training that loads draws the same numbers
+        policy = build_policy(config, scenario)
     put_tensors(policy, read_tensors(folder / "policy.safetensors"), folder / "policy.safetensors")
     policy.set_training_mode(False)
     return policy, config

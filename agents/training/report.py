@@ -22,7 +22,7 @@ from hitmac.agents.registry import Agent, as_agent, as_level, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
 from hitmac.agents.training.resume import POINT, Progress
 from hitmac.envs.files import write_text
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 
 BASELINES = ("random", "still", "nearest", "greedy", "planner")
 """Agents to compare every trained agent with."""
@@ -229,8 +229,9 @@ def report(
     if progress is not None:
         save_points(run_dir / "curve.json", progress)
         others = {} if game else {name: one for name, one in evaluation["agents"].items() if name != TRAINED}
-        if metric == "coverage" and size in (released := released_reward(scenario.name)):
-            others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
+        released = released_reward(scenario.name)
+        if metric == "coverage" and size in released and scenario == load_scenario(scenario.name):
+            others["released HiT-MAC (reward)"] = {"coverage": {"mean": released[size]}}
         save_curve(run_dir / "curve.png", progress, metric, others)
         if not game:
             agent, seed = load_trained(options, scenario), evaluation["seeds"][0]

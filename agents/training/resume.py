@@ -310,8 +310,8 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
     groups["progress"]["updates"] = np.array([model._n_updates])
     groups["simulator"] = venv.task.simulator.get_state()
-    episode_starts = np.asarray(model._last_episode_starts)
-    groups["venv"] = {"returns": venv.returns, "starts": venv.task.starts, "episode_starts": episode_starts}
+    groups["venv"] = {"returns": venv.returns, "cut": venv.cut, "starts": venv.task.starts}
+    groups["venv"]["episode_starts"] = np.asarray(model._last_episode_starts)
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
     groups |= {name: observer.get_state() for name, observer in _observers_of(venv.task)}
@@ -339,7 +339,7 @@ def load_training(path: Path, model: Any, venv: DirectionalSensorVecEnv) -> Prog
         moments, progress, model.num_timesteps = put_learned(groups, model.policy, path)
         put_moments(model.policy.optimizer, moments)
         venv.task.simulator.set_state(groups["simulator"])
-        venv.returns[:], venv.begun = groups["venv"]["returns"], True
+        venv.returns[:], venv.cut[:], venv.begun = groups["venv"]["returns"], groups["venv"]["cut"], True
         venv.task.starts[:] = groups["venv"]["starts"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]

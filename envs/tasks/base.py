@@ -251,8 +251,11 @@ class Task:
         longest = -(-self.scenario.episode_steps // self.sub_steps) or math.inf
         return int(min(steps, longest))
 
-    def ended(self, most: float) -> np.ndarray:
-        """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated."""
+    def ended(self, most: Any) -> np.ndarray:
+        """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated.
+
+        `most` is a number, or one for each scene.
+        """
         ended = (self.time >= most) | self.terminated
         return ended | self.simulator.track_ended if self.scenario.tracks or self.simulator.rows.paths else ended
 

@@ -71,7 +71,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self.rewards = np.zeros(task.num_envs * self._rows)  # of the last step, the task's, whatever the credit
         self._started = time.time()
         self._actions = np.zeros(0)
-        self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
+        self.cut = np.zeros(task.num_envs, np.int64)  # steps by which each scene's episode is shorter
         super().__init__(len(self.returns), observed, decided)
 
     def reset(self) -> dict[str, np.ndarray]:
@@ -91,8 +91,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             options = {name: np.stack([row[name] for row in rows]) for name in each}
             self.task.reset(seed=seeds or None, mask=chosen, options=options)
         self.returns[:], self.begun = 0.0, True
-        self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
-        self.task.simulator.state.time[:] = self._first * self.task.sub_steps
+        self.cut[:] = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
         self.reset_infos = self._infos()
         self._reset_seeds()
         self._reset_options()
@@ -123,7 +122,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             rewards, credits, held = rewards + own * rows, credits + (credited.T * rows).T, held + rows
             self._show()
             observation = self.observe()  # at every sub-step, since some observers have a memory
-            ended = self.task.ended(self.max_episode_steps)
+            ended = self.task.ended(self.max_episode_steps - self.cut)
             going = ~ended
         self.returns += rewards
         self.rewards, reward = rewards / held, (credits.T / held).T
@@ -134,10 +133,9 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
                 scene = row // self._rows
                 infos[row]["terminal_observation"] = {key: value[row] for key, value in observation.items()}
                 infos[row]["TimeLimit.truncated"] = not terminated[scene]
-                length = int(self.task.time[scene] - self._first[scene])
-                infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
+                infos[row]["episode"] = {"r": self.returns[row], "l": int(self.task.time[scene]), "t": seconds}
             self.task.reset(mask=ended)
-            self.returns[done], self._first[ended] = 0.0, 0
+            self.returns[done], self.cut[ended] = 0.0, 0
             observation = self.observe()
         return observation, reward.astype(np.float32), done, infos
 

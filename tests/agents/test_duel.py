@@ -150,6 +150,14 @@ def test_an_agent_plays_as_in_its_own_task():
     assert player.get_state() == {}
 
 
+@pytest.mark.parametrize("name", ["random", "belief-planner-fastest"])
+def test_a_player_goes_on_with_another_number_of_scenes(name):
+    """A match of many episodes is played in batches, of which the last may be smaller."""
+    player = SensorPlayer(load_agent(name, SMALL), SMALL)
+    for scenes in (3, 2):
+        assert player.act(Simulator(SMALL, scenes, 0), np.ones(scenes, bool)).shape == (scenes, 2, 2)
+
+
 def player_of(name, scenario):
     if name != "recurrent":
         return load_opponent(name, scenario, "sensors")

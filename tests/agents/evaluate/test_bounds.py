@@ -158,6 +158,10 @@ def test_where_there_is_nothing_to_gain_nobody_turns(changes, expected):
         np.testing.assert_array_equal(rotation, [0, 0] if name == "clairvoyant" else [np.nan, np.nan])
 
 
+def test_with_motors_a_plan_of_turns_at_once_is_no_estimate():
+    assert bounds_of(ONE.replace(turn_rates=[40.0, 80.0])) == ("free turning",)
+
+
 def test_more_targets_than_bits_of_a_word():
     scenario = LIVELY.replace(num_sensors=2, num_targets=70, field_of_view=120)
     free, clairvoyant = (found(name, scenario, [0], 20)[0] for name in bounds_of(scenario))

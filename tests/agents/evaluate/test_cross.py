@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from hitmac.agents.evaluate import cross
+from hitmac.agents.evaluate import cross, evaluate
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.cross import MEASURES, cross_table, evaluate_cross, play_match
 from hitmac.agents.evaluate.statistics import summary
@@ -55,6 +55,12 @@ def test_a_match_is_played_until_all_is_delivered():
     assert found["transport"][2] == one.game.transport_rate[0]
     assert found["coverage"][2] == pytest.approx(coverage / steps, rel=1e-12)
     assert len(set(found["coverage"])) == 3
+
+
+def test_an_evaluation_of_agents_ends_with_the_game():
+    teams = evaluate_cross(["greedy"], ["greedy"], SMALL, episodes=3, max_episode_steps=900, progress=False)
+    agents = evaluate("greedy", SMALL, episodes=3, max_episode_steps=900, progress=False)["agents"]
+    assert agents["greedy"]["coverage"]["mean"] == pytest.approx(np.mean(teams["coverage"]["per_episode"]), rel=1e-9)
 
 
 def test_only_missing_matches_are_played(monkeypatch):

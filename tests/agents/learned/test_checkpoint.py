@@ -7,7 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from hitmac.agents import load_agent, load_policy, save_policy
+from hitmac.agents import load_agent, load_policy, pretrained, save_policy
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.envs import load_scenario
 from tests.agents.untrained import config_of, observed, untrained
@@ -44,6 +44,13 @@ def test_a_saved_policy_decides_as_before_and_at_other_sizes(task, given, option
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "policy.safetensors"]
     larger, shown = load_policy(tmp_path, "hit-mac-6x9")[0], observed("hit-mac-6x9", features=config.features)
     assert larger.predict(shown)[0].shape == (3, 54 if task == "Coordinator" else 6)
+
+
+def test_loading_draws_no_random_numbers():
+    """A resumed training loads its executor after its random numbers are restored."""
+    before = torch.get_rng_state()
+    load_policy(pretrained.FOLDER / "flat")
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_policy_of_one_sensor_acts_for_all(tmp_path):

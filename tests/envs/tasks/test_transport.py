@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from hitmac import envs
+from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask, TransportTask, base
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -146,6 +147,23 @@ def test_the_rewards_of_targets_are_their_parts_of_the_game_or_shared():
         np.testing.assert_allclose(shared.sensor_rewards(), 0.25 * own + 0.75 * team[:, None] / 400, atol=1e-12)
         np.testing.assert_array_equal(own < 0, owed & plain.simulator.state.covered & (own < 1))
     assert plain.simulator.game.cargo.delivered.min() > 0
+
+
+@pytest.mark.parametrize("reward", ["real_coverage", "duel"])
+def test_credit_in_a_game_does_not_depend_on_values(reward):
+    """Neither reward counts targets by value."""
+    plain, valued = (
+        CoverageTask(SMALL, 8, 2, reward=reward, turn_cost=0.0) if values is None
+        else CoverageTask(load_scenario(SMALL).replace(target_values=values), 8, 2, reward=reward, turn_cost=0.0)
+        for values in (None, [0.0, 1.0, 2.0, 0.0])
+    )  # fmt: skip
+    credited = 0.0
+    for _ in range(60):
+        rewards = [task.step(np.tile([1, 0, 0, 0], (8, 1))) for task in (plain, valued)]
+        np.testing.assert_array_equal(*rewards)
+        np.testing.assert_allclose(valued.difference_rewards(), plain.difference_rewards(), atol=1e-12)
+        credited += plain.difference_rewards().sum()
+    assert credited > 0.0
 
 
 def test_real_coverage_is_that_of_targets_with_a_bounty():

@@ -91,6 +91,7 @@ def test_a_held_action_is_as_many_steps_and_ends_with_the_episode(task, per_sens
 def test_staggered_scenes_end_one_after_another():
     venv = DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=8, stagger=True)
     venv.reset()
+    assert not venv.task.time.any()  # episodes begin as any others, as for the rules of a game
     ends, lengths = [], []
     for _ in range(16):
         _, _, dones, infos = venv.step(np.zeros((4, 4), int))
