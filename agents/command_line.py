@@ -114,7 +114,7 @@ def parse(
         # next rule.
         text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
-        if reason.startswith("Missing"):
+        if reason.startswith(("Missing", "The following arguments are required")):  # in newer and older versions
             required = [option for option, value in names.items() if value is dataclasses.MISSING]
             lacking = set(required) - {one.split("=")[0] for one in given}
             reason = f"{' and '.join(sorted(lacking, key=required.index))} must be given"
