@@ -69,7 +69,7 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
     if mask.dtype == torch.bool:
         return mask
     if not can_read(mask):
-        return mask == 1
+        return mask.bool()  # older versions of ONNX Runtime cannot compare 8-bit integers
     valid = mask.bool()
     if not torch.equal(valid.to(mask.dtype), mask):
         other = mask[(mask != 0) & (mask != 1)][0].item()
