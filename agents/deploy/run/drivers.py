@@ -250,8 +250,8 @@ class Onvif(_Device):
 
     @property
     def steps(self) -> bool:
-        """True if the device is moved by steps."""
-        return not self._moves.left[0][0].startswith("C")
+        """True if the device was last moved by a step."""
+        return not self._moves.left[self._moves.used][0].startswith("C")
 
     def _read(self) -> tuple[float, float, float]:
         if not self.status:
@@ -380,14 +380,14 @@ class _Ways:
     """Operations of ONVIF for one purpose, with arguments, best first, of which a device may refuse the first ones."""
 
     def __init__(self, ways: list[tuple[str, dict[str, Any]]]) -> None:
-        self.left, self._refusals = ways, 0
+        self.left, self.used, self._refusals = ways, 0, 0
 
     def worked(self, number: int) -> None:
         """Note that one worked after those before it were refused: they may be forgotten."""
-        self._refusals = self._refusals + 1 if number else 0
+        self.used, self._refusals = number, self._refusals + 1 if number else 0
         if self._refusals == _REFUSALS:
             del self.left[:number]
-            self._refusals = 0
+            self.used = self._refusals = 0
 
 
 def _number(value: Any) -> float:
@@ -472,7 +472,7 @@ class Visca(_Device):
     def move(self, rate: float, tilt_rate: float) -> None:
         """Order rates, degrees per second, or a step."""
         self.sent = rate, tilt_rate
-        if self.steps:
+        if self._refusals == _REFUSALS:
             self._step(rate, tilt_rate)
             return
         speed, tilt_speed = self._speed(rate, self.speeds), self._speed(tilt_rate, self._tilt_speeds)
@@ -482,11 +482,10 @@ class Visca(_Device):
         try:
             self._ask(b"\x01\x00", drive)
         except _SyntaxError:
-            self._refusals += 1
-            self.steps = self._refusals == _REFUSALS
+            self.steps, self._refusals = True, self._refusals + 1
             self._step(rate, tilt_rate)
         else:
-            self._refusals = 0
+            self.steps, self._refusals = False, 0
             rates = [0.0, *self.speeds][speed], [0.0, *self._tilt_speeds][tilt_speed]
             self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
 

@@ -290,11 +290,10 @@ def test_onvif_turns_tilts_and_zooms_by_what_the_device_offers(units, refused, s
     server.degrees, server.refused = units == "degrees", refused
     camera = ptz(server, units=units)
     assert camera.pose() == pytest.approx((50.0, 10.0, 60.0))
-    for number in range(3):
-        assert not camera.steps, number  # a device may refuse once what it can do
+    for _ in range(3):
         camera.pose()
         camera.move(-30.0, 20.0)  # clockwise, which the device counts positive, and down, which it counts negative
-    assert camera.steps == bool(refused)
+        assert camera.steps == bool(refused)
     if refused:
         assert camera.pose()[:2] == pytest.approx((41.0, 16.0))
     else:
@@ -304,6 +303,26 @@ def test_onvif_turns_tilts_and_zooms_by_what_the_device_offers(units, refused, s
     assert camera.pose()[2] == pytest.approx(30.0)
     camera.close()
     assert (server.motor.orders[-1], server.tilt.orders[-1]) == (0.0, 0.0)
+
+
+def test_one_refusal_of_onvif_changes_nothing_for_good(servers):
+    server = servers[0]
+    camera = onvif(server)
+    for refused, steps in ((("ContinuousMove",), True), ((), False), (("ContinuousMove",), True), ((), False)):
+        server.refused = refused
+        camera.heading()
+        camera.turn(20.0)
+        assert camera.steps == steps
+
+
+def test_one_garbled_answer_of_visca_changes_nothing_for_good(monkeypatch):
+    answers = ["01 11 00 03 00 00 00 01 90 41 ff", "01 11 00 04 00 00 00 02 90 60 02 ff"]
+    answers += [f"01 11 00 03 00 00 00 {number:02x} 90 41 ff" for number in (3, 4)]
+    camera, _ = visca(monkeypatch, RESET_DONE, *answers)
+    for steps in (False, True, False):
+        camera.answer = 0.0, 0.0, math.nan
+        camera.move(20.0, 0.0)
+        assert camera.steps == steps
 
 
 def test_onvif_without_a_status_counts_as_where_it_was_sent(servers):
@@ -373,8 +392,8 @@ def test_visca_moves_by_steps_where_a_device_knows_no_drive(monkeypatch):
         camera, wire = visca(monkeypatch, RESET_DONE, pose, *answers)
         camera.heading()
         for _ in range(3):
-            assert not camera.steps  # one garbled answer changes nothing for good
             camera.move(30.0, 20.0)  # counter-clockwise and down, by 3 and 2 degrees
+            assert camera.steps
         camera.move(0.0, 0.0)
         speeds = "18 17" if count == 4 else "18 00"  # newer devices have one speed for both
         assert camera.steps
