@@ -68,10 +68,8 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
         raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
     if mask.dtype == torch.bool:
         return mask
-    if not can_read(mask):
-        return mask.bool()  # older versions of ONNX Runtime cannot compare 8-bit integers
-    valid = mask.bool()
-    if not torch.equal(valid.to(mask.dtype), mask):
+    valid = mask.bool()  # not by a comparison: older versions of ONNX Runtime have none of 8-bit integers
+    if can_read(mask) and not torch.equal(valid.to(mask.dtype), mask):
         other = mask[(mask != 0) & (mask != 1)][0].item()
         raise ValueError(
             f"{name} holds {other}; expected 1 (valid) and 0 (absent); for an additive mask, pass {name} == 0"

@@ -78,7 +78,7 @@ class PlannerState(NamedTuple):
     ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 where sensors only turn
 
 
-class _Room(NamedTuple):
+class _Workspace(NamedTuple):
     """Working memory for some rows of knowledge, and the threads that share them."""
 
     rows: int
@@ -309,12 +309,12 @@ class PlannerAgent(PlanningPolicy):
         if listed:
             forecast = forecast._replace(sampling=forecast.sampling._replace(per_word=1))
         (rows, m), ways = scene.present.shape, sensors.ways
-        room = self._room(forecast.sampling, rows, m, listed)
-        for first in range(0, rows, room.rows):
-            last = min(first + room.rows, rows)
-            room = room if last - first == room.rows else self._room(forecast.sampling, last - first, m, listed)
-            every, futures, views = room.every, room.futures, room.views
-            run = Threads(room.rows, room.threads, room.block).run
+        space = self._workspace(forecast.sampling, rows, m, listed)
+        for first in range(0, rows, space.rows):
+            last = min(first + space.rows, rows)
+            space = space if last - first == space.rows else self._workspace(forecast.sampling, last - first, m, listed)
+            every, futures, views = space.every, space.futures, space.views
+            run = Threads(space.rows, space.threads, space.block).run
             run(foresee_all, forecast, scene, plans.turns, first, every)
             if listed:
                 near = Near(self._cells, self.horizon * ways.rail_step if self.scenario.rails else 0.0, worth)
@@ -327,10 +327,10 @@ class PlannerAgent(PlanningPolicy):
             if own[0]:
                 run(count_exclusive, search, views, some, own[0], own[1][first:last])
 
-    def _room(self, sampling: Sampling, rows: int, m: int, listed: int) -> _Room:
+    def _workspace(self, sampling: Sampling, rows: int, m: int, listed: int) -> _Workspace:
         """Return the memory to plan some of `rows` rows with m targets at a time, as many as stay in the caches."""
-        _, sensors, worth, search, _ = self._problem
-        n, ways, stages = self.scenario.num_sensors, len(sensors.ways.move), len(self._problem.forecast.horizon.middle)
+        forecast, sensors, worth, search, _ = self._problem
+        n, ways, stages = self.scenario.num_sensors, len(sensors.ways.move), len(forecast.horizon.middle)
         headings = 2 * search.farthest + 1 + CHUNK
         words, entries = _size_of(m + sampling.unseen, sampling.per_word, self.samples)
         lists, own_words, own_entries = 1, words, entries  # of a row
@@ -354,7 +354,7 @@ class PlannerAgent(PlanningPolicy):
             levels=np.empty((number, lists, worth.levels, stages, own_words), np.uint64),
             terms=np.ones((number, terms), np.float32),
         )
-        return _Room(number, every, futures, views, threads, min(block, 8))
+        return _Workspace(number, every, futures, views, threads, min(block, 8))
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of the futures of target j in which only sensor i covers it.

@@ -310,8 +310,10 @@ def save_training(path: Path, model: Any, venv: DirectionalSensorVecEnv, progres
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
     groups["progress"]["updates"] = np.array([model._n_updates])
     groups["simulator"] = venv.task.simulator.get_state()
-    groups["venv"] = {"returns": venv.returns, "cut": venv.cut, "starts": venv.task.starts}
-    groups["venv"]["episode_starts"] = np.asarray(model._last_episode_starts)
+    groups["venv"] = {
+        "returns": venv.returns, "cut": venv.cut, "starts": venv.task.starts,
+        "episode_starts": np.asarray(model._last_episode_starts),
+    }  # fmt: skip
     if venv.task.assigned is not None:
         groups["venv"]["assigned"] = venv.task.assigned
     groups |= {name: observer.get_state() for name, observer in _observers_of(venv.task)}

@@ -251,7 +251,7 @@ class Task:
         longest = -(-self.scenario.episode_steps // self.sub_steps) or math.inf
         return int(min(steps, longest))
 
-    def ended(self, most: Any) -> np.ndarray:
+    def ended(self, most: float | np.ndarray) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated.
 
         `most` is a number, or one for each scene.

@@ -178,15 +178,15 @@ class CoverageTask(Task):
         if type(self).step is not CoverageTask.step:  # another reward
             return super().difference_rewards()
         simulator, game = self.simulator, self.simulator.game
-        visible = simulator.state.visible
-        needed = visible & (visible.sum(1, keepdims=True) == self.scenario.seen_by)  # whatever the target's value
-        if self.reward == "duel":
-            return (needed * (self._owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
-        if self.reward == "real_coverage":
+        if self.reward == "coverage":
+            marginal = marginal_coverage(simulator)
+        else:
+            visible = simulator.state.visible
+            needed = visible & (visible.sum(1, keepdims=True) == self.scenario.seen_by)  # whatever the target's value
+            if self.reward == "duel":
+                return (needed * (self._owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
             owed = game.cargo.bounty > 0.0
             marginal = needed * (owed / np.maximum(owed.sum(1, keepdims=True), 1))[:, None]
-        else:
-            marginal = marginal_coverage(simulator)
         return marginal.sum(-1) - self.turn_cost * simulator.rotated / simulator.state.num_sensors[:, None]
 
 

@@ -200,6 +200,37 @@ class _Device(_Driver):
         return zero + sign * angle
 
 
+_REFUSALS = 3
+"""Orders in a row that a device refuses one way and takes another, after which it is not asked this way any more."""
+
+
+class _Ways:
+    """Ways to give a device orders of one kind, best first, of which it may refuse the first ones."""
+
+    def __init__(self, ways: list[Any]) -> None:
+        self.left, self._used, self._refusals = ways, 0, 0
+
+    @property
+    def last(self) -> Any:
+        """The way that the last order went; at first the best one."""
+        return self.left[self._used]
+
+    def take(self, call: Callable[[Any], object], refuses: Callable[[Exception], bool]) -> None:
+        """Call the ways one after the other, until the device takes one; forget those that it always refused before."""
+        for number, way in enumerate(self.left):
+            try:
+                call(way)
+            except Exception as error:
+                if number == len(self.left) - 1 or not refuses(error):
+                    raise
+            else:
+                self._used, self._refusals = number, self._refusals + 1 if number else 0
+                break
+        if self._refusals == _REFUSALS:
+            del self.left[: self._used]
+            self._used = self._refusals = 0
+
+
 _SPACES = "http://www.onvif.org/ver10/tptz/PanTiltSpaces/"
 _DEGREES = {
     "Position": "SphericalPositionSpaceDegrees", "Translation": "SphericalTranslationSpaceDegrees",
@@ -251,7 +282,7 @@ class Onvif(_Device):
     @property
     def steps(self) -> bool:
         """True if the device was last moved by a step."""
-        return not self._moves.left[self._moves.used][0].startswith("C")
+        return not self._moves.last[0].startswith("C")
 
     def _read(self) -> tuple[float, float, float]:
         if not self.status:
@@ -334,17 +365,9 @@ class Onvif(_Device):
         if self.preset:
             self._call("GotoPreset", PresetToken=self.preset)
 
-    def _try(self, ways: "_Ways", arguments: Callable[[str], dict[str, Any]]) -> None:
+    def _try(self, ways: _Ways, arguments: Callable[[str], dict[str, Any]]) -> None:
         """Call the first operation of the ways that the device does not refuse."""
-        for number, (operation, own) in enumerate(ways.left):
-            try:
-                self._call(operation, **own | arguments(operation))
-            except Exception as error:
-                if number == len(ways.left) - 1 or not _is_fault(error):
-                    raise
-            else:
-                ways.worked(number)
-                return
+        ways.take(lambda way: self._call(way[0], **way[1] | arguments(way[0])), _is_fault)
 
     def _call(self, operation: str, **arguments: Any) -> Any:
         """Call an operation of the PTZ service, after connecting to it."""
@@ -370,24 +393,6 @@ class Onvif(_Device):
             self._token = self.profile or (with_head or profiles)[0].token
             self._service = client.ptz()
         return getattr(self._service, operation)(ProfileToken=self._token, **arguments)
-
-
-_REFUSALS = 3
-"""Orders in a row that a device refuses one way and takes another, after which it is not asked this way any more."""
-
-
-class _Ways:
-    """Operations of ONVIF for one purpose, with arguments, best first, of which a device may refuse the first ones."""
-
-    def __init__(self, ways: list[tuple[str, dict[str, Any]]]) -> None:
-        self.left, self.used, self._refusals = ways, 0, 0
-
-    def worked(self, number: int) -> None:
-        """Note that one worked after those before it were refused: they may be forgotten."""
-        self.used, self._refusals = number, self._refusals + 1 if number else 0
-        if self._refusals == _REFUSALS:
-            del self.left[:number]
-            self.used = self._refusals = 0
 
 
 def _number(value: Any) -> float:
@@ -446,8 +451,8 @@ class Visca(_Device):
         self.speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
         self.highest_rate, self._tilt_speeds = self.speeds[-1], self.tilt_speeds or self.speeds[:23]
         self._socket: socket.socket | None = None
-        self.steps, self.sent, self._digits = False, (0.0, 0.0), 4  # of the pan
-        self._refusals = 0  # of the drive, in a row
+        self.sent, self._digits = (0.0, 0.0), 4  # of the pan
+        self._moves = _Ways([self._drive, self._step])
 
     def _rules_of_visca(self) -> validation.Rules:
         for name, most in (("speeds", 24), ("tilt_speeds", 23)):
@@ -472,22 +477,22 @@ class Visca(_Device):
     def move(self, rate: float, tilt_rate: float) -> None:
         """Order rates, degrees per second, or a step."""
         self.sent = rate, tilt_rate
-        if self._refusals == _REFUSALS:
-            self._step(rate, tilt_rate)
-            return
+        self._moves.take(lambda way: way(rate, tilt_rate), lambda error: isinstance(error, _SyntaxError))
+
+    @property
+    def steps(self) -> bool:
+        """True if the device was last moved by a step."""
+        return self._moves.last == self._step
+
+    def _drive(self, rate: float, tilt_rate: float) -> None:
+        """Turn and tilt at the fastest speeds that are not above rates."""
         speed, tilt_speed = self._speed(rate, self.speeds), self._speed(tilt_rate, self._tilt_speeds)
         way = 3 if speed == 0 else 2 if self.sign * rate > 0.0 else 1  # stop, right, left
         tilt_way = 3 if tilt_speed == 0 else 1 if self.tilt_sign * tilt_rate > 0.0 else 2  # stop, up, down
         drive = bytes((0x81, 0x01, 0x06, 0x01, max(speed, 1), max(tilt_speed, 1), way, tilt_way, 0xFF))
-        try:
-            self._ask(b"\x01\x00", drive)
-        except _SyntaxError:
-            self.steps, self._refusals = True, self._refusals + 1
-            self._step(rate, tilt_rate)
-        else:
-            self.steps, self._refusals = False, 0
-            rates = [0.0, *self.speeds][speed], [0.0, *self._tilt_speeds][tilt_speed]
-            self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
+        self._ask(b"\x01\x00", drive)
+        rates = [0.0, *self.speeds][speed], [0.0, *self._tilt_speeds][tilt_speed]
+        self.sent = math.copysign(rates[0], rate), math.copysign(rates[1], tilt_rate)
 
     def _step(self, rate: float, tilt_rate: float) -> None:
         """Move as far as rates lead until the next order, at the highest speed; a device at rest stays there."""
