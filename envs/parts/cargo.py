@@ -357,11 +357,19 @@ def warehouse_of(state, game, j, b):
     return -1
 
 
-@allocating
+@compiled
 def choose(valid, chance):
     """Return the index of an element that is not 0, by a number `chance` in [0, 1); -1 if all are."""
-    numbers = np.flatnonzero(valid)
-    return numbers[int(chance * numbers.size)] if numbers.size > 0 else -1
+    count = 0
+    for index in range(valid.size):
+        count += valid[index] != 0
+    before = int(chance * count)  # elements to skip that are not 0
+    for index in range(valid.size):
+        if valid[index] != 0:
+            if before == 0:
+                return index
+            before -= 1
+    return -1
 
 
 @inlined
@@ -491,13 +499,17 @@ def _place_targets(state, p, cargo, game, b):
 @allocating
 def _deal_cargoes(state, cargo, game, b):
     """Draw the cargoes and the first loads."""
-    count = game.warehouse.shape[0]
-    remaining = np.zeros((count, count), np.int64)
-    while remaining.sum(1).min() == 0:
+    count, remaining, fewest = game.warehouse.shape[0], cargo.remaining, 0
+    remaining[:, :, b], cargo.empty[:, :, b] = 0, False
+    while fewest == 0:
         for _ in range(game.cargoes):
             v, w = int(draw_integer(state.stream, b, 0, count - 1)), int(draw_integer(state.stream, b, 0, count - 2))
-            remaining[v, w + (w >= v)] += 1
-    cargo.remaining[:, :, b], cargo.awaiting[:, b], cargo.empty[:, :, b] = remaining, remaining.sum(0), False
+            remaining[v, w + (w >= v), b] += 1
+        fewest = game.cargoes
+        for v in range(count):
+            fewest = min(fewest, remaining[v, :, b].sum())
+    for w in range(count):
+        cargo.awaiting[w, b] = remaining[:, w, b].sum()
     cargo.reward[:, b], cargo.delivered[b], cargo.paid[b] = 0.0, 0, 0.0
     for j in range(state.target.shape[0]):
         chance, v, order = draw_uniform(state.stream, b), warehouse_of(state, game, j, b), deal(state, b, count, count)

@@ -101,12 +101,13 @@ def _naive_targets(state, cargo, game, memory, action, j, b):
 @allocating
 def _search(state, cargo, game, memory, j, b):
     """Return the warehouse where target j looks for a load: a random one not known to be empty, -1 without any."""
-    empty = np.zeros(game.warehouse.shape[0], np.bool_)
+    stocked = np.ones(game.warehouse.shape[0], np.bool_)
     for other in range(state.target.shape[0]):
-        empty |= cargo.empty[other, :, b]
-    chosen = min(int(memory.target[j, WAREHOUSE, b]), empty.size - 1)
-    if state.scene[at.TIME, b] == 0 or chosen < 0 or empty[chosen]:
-        chosen = choose(~empty, draw_uniform(memory.stream, b))
+        for v in range(stocked.size):
+            stocked[v] &= not cargo.empty[other, v, b]
+    chosen = min(int(memory.target[j, WAREHOUSE, b]), stocked.size - 1)
+    if state.scene[at.TIME, b] == 0 or chosen < 0 or not stocked[chosen]:
+        chosen = choose(stocked, draw_uniform(memory.stream, b))
     return chosen
 
 
@@ -281,18 +282,24 @@ def _heuristic_sensors(state, memory, b):
     p, n, m = state.parameters[0], state.sensor.shape[0], state.target.shape[0]
     score, covers = np.zeros((n, HEADINGS * VIEWS)), np.zeros((n, m, HEADINGS * VIEWS))
     chosen, best, most = np.zeros(n, np.int64), np.zeros(n, np.int64), -1.0
+    worth, uncovered = np.empty(HEADINGS * VIEWS), np.empty(m)
     _weigh_candidates(state, score, covers, b)
     for _ in range(ORDERS):
-        uncovered, total = np.ones(m), 0.0
+        uncovered[:], total = 1.0, 0.0
         for i in deal(memory, b, n, n):
-            worth = score[i].copy()
+            for c in range(worth.size):
+                worth[c] = score[i, c]
             for j in range(m):
-                worth += uncovered[j] * covers[i, j]
+                for c in range(worth.size):
+                    worth[c] += uncovered[j] * covers[i, j, c]
             chosen[i] = worth.argmax()
             total += worth[chosen[i]]
-            uncovered *= 1.0 - covers[i, :, chosen[i]]
+            for j in range(m):
+                uncovered[j] *= 1.0 - covers[i, j, chosen[i]]
         if total > most:
-            most, best[:] = total, chosen
+            most = total
+            for i in range(n):
+                best[i] = chosen[i]
     for i in range(n):
         if score[i, best[i]] > 0.0:
             view = p.narrowest + (p.widest - p.narrowest) * (best[i] % VIEWS) / (VIEWS - 1)
@@ -323,7 +330,8 @@ def act(rows, cargo, game, memory, team, rule, action, chosen, share):
             memory.stream[at.KEY, b], memory.stream[at.DRAWS, b] = rule_key(state, b, team), 0
             if team == 1:
                 _sensors(rule, state, memory, b)
-                action[b] = memory.sensor[:, :, b]
+                for i in range(state.sensor.shape[0]):
+                    action[b, i, 0], action[b, i, 1] = memory.sensor[i, TURN, b], memory.sensor[i, ZOOM, b]
             for j in range(state.target.shape[0] if team == 0 else 0):
                 _target(rule, state, cargo, game, memory, action, j, b)
                 for axis in range(2):

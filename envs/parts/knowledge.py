@@ -224,9 +224,13 @@ def _relay(knowledge, hops, first, last):
     n, words = knowledge.heard.shape[0], knowledge.heard.shape[1]
     link, heard = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
     for b in range(first, last):
-        link[:] = knowledge.heard[:, :, b]
+        for k in range(n):
+            for w in range(words):
+                link[k, w] = knowledge.heard[k, w, b]
         for _ in range(1, hops):  # each pass adds the senders that are one link farther
-            heard[:] = knowledge.heard[:, :, b]
+            for k in range(n):
+                for w in range(words):
+                    heard[k, w] = knowledge.heard[k, w, b]
             more = False
             for k in range(n):
                 for through in range(n):
