@@ -266,7 +266,7 @@ def compare(results: Mapping[str, Mapping[str, Any]], suite: Suite) -> dict[str,
         ]
     first = next(iter(scores))
     for agent, own in scores.items():
-        better = [np.nanmean(wins(*pair), (0, 1))[None] for pair in zip(scores[first], own, strict=True)]
+        better = [wins(*pair) for pair in zip(scores[first], own, strict=True)]
         compared[agent] = {
             "score": over_scenes(own, recordings),
             "improvement": None if agent == first else over_scenes(better, recordings, trimmed=0.0),

@@ -130,31 +130,34 @@ def over_scenes(
     """Return the interquartile mean over K scenes, and the ends of its 95 % interval.
 
     It is the mean of the K S values, each the mean score of a run in a scene, without floor(`trimmed` K S) of them at
-    either end. The interval is that of the stratified bootstrap of Agarwal and others, percentiles of 2000 samples, in
-    which runs, and in each scene its episodes or recordings, are drawn with replacement; that of one run is over
-    episodes only.
+    either end; of comparisons, S is the number of pairs of runs. The interval is that of the stratified bootstrap of
+    Agarwal and others, percentiles of 2000 samples, in which runs, and in each scene its episodes or recordings, are
+    drawn with replacement; that of one run is over episodes only.
 
     Args:
-        scores: (S, E) of each scene, with the same S and any E; NaN marks a missing value.
+        scores: (S, E) of each scene, or (S, T, E) of :func:`wins`, with the same S and T and any E; NaN marks a missing
+            value.
         recordings: (E,) number of the recording of each episode, for each scene; None: the episodes are independent.
         trimmed: share of the values that are left out at either end; 0: the mean.
     """
     from scipy.stats import trim_mean  # here, since its import takes a second
 
-    generator, number = np.random.default_rng(0), len(scores[0])
-    runs = generator.integers(0, number, (RESAMPLES + 1, number, 1))
-    runs[0, :, 0] = range(number)  # the first sample is all values once
+    generator = np.random.default_rng(0)
+    runs = [generator.integers(0, number, (RESAMPLES + 1, number)) for number in scores[0].shape[:-1]]
+    for one in runs:
+        one[0] = range(one.shape[1])  # the first sample is all values once
     means = []
     for values, recording in zip(scores, recordings, strict=True):
-        samples = np.unique(np.arange(values.shape[1]) if recording is None else recording, return_inverse=True)[1]
+        samples = np.unique(np.arange(values.shape[-1]) if recording is None else recording, return_inverse=True)[1]
+        clusters = samples[:, None] == range(samples.max() + 1)  # (E, G)
         known = ~np.isnan(values)
-        total, count = (
-            np.stack([np.bincount(samples, one) for one in weights])
-            for weights in (np.where(known, values, 0.0), known)
-        )  # (S, G)
-        drawn = generator.integers(0, total.shape[1], (RESAMPLES + 1, 1, total.shape[1]))
-        drawn[0] = range(total.shape[1])
-        means.append(ratio(total[runs, drawn].sum(-1), count[runs, drawn].sum(-1)))
+        drawn = generator.integers(0, clusters.shape[1], (RESAMPLES + 1, clusters.shape[1]))
+        drawn[0] = range(clusters.shape[1])
+        times = clusters @ np.stack([np.bincount(one, minlength=clusters.shape[1]) for one in drawn], 1)  # (E, samples)
+        mean = np.moveaxis(ratio(np.where(known, values, 0.0) @ times, known @ times), -1, 0)
+        for axis, one in enumerate(runs, 1):
+            mean = np.take_along_axis(mean, np.expand_dims(one, tuple({*range(1, mean.ndim)} - {axis})), axis)
+        means.append(mean.reshape(len(mean), -1))
     middles = trim_mean(np.concatenate(means, 1), trimmed, axis=1)
     low, high = np.quantile(middles[1:], (0.025, 0.975))
     return float(middles[0]), float(low), float(high)
