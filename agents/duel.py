@@ -59,8 +59,10 @@ class SensorPlayer:
         rows = np.arange(len(starts)) if chosen is None or self._remembers else np.flatnonzero(chosen)
         shown = {name: array[rows] for name, array in observation.items()}
         answer = self.agent.policy.predict(shown, self._state, starts[rows], deterministic=True)
-        taken, self._state = pair_of(answer, self.agent.name)
-        self._remembers = self._state is not None
+        taken, state = pair_of(answer, self.agent.name)
+        self._remembers = state is not None
+        going = None if chosen is None or chosen.all() else chosen
+        self._state = state if going is None or state is None else _restarted(self._state, state, going)
         action = np.zeros((len(starts), *taken.shape[1:]), taken.dtype)
         action[rows] = taken
         return simulator.command(action, starts)
@@ -75,7 +77,7 @@ class SensorPlayer:
 
 
 def _restarted(state: Any, fresh: Any, starts: np.ndarray) -> Any:
-    """Return a state with the rows, and the types, of `fresh` where episodes start; a scene has one row or several."""
+    """Return a state with the rows, and the types, of `fresh` in the scenes `starts`, which have one row or several."""
     if state is None or fresh is None:
         return fresh if state is None else state
     if isinstance(fresh, np.ndarray):

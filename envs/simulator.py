@@ -374,6 +374,7 @@ class Simulator:
         commands = {} if self._commands is None else {"commands": self._commands}
         game = {} if self.game is None else self.game.arrays()
         state = {name: array for name, array in self.state._asdict().items() if array is not None}
+        state["rotated"] = self.rotated
         return state | known | self._paths._asdict() | rows | commands | game
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:

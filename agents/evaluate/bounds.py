@@ -46,15 +46,10 @@ def compute_bound(
 ) -> Bound:
     """Compute the bound `name`, of :func:`bounds_of`, for E episodes of T sub-steps with these seeds.
 
-    `progress` is called with the number of newly finished episodes. Raises ValueError for targets that evade, and
-    sensors with decisions other than turns and moves, which have no bounds.
+    `progress` is called with the number of newly finished episodes. Raises ValueError as :func:`bounds_of` does.
     """
-    scenario = load_scenario(scenario)
-    reacts = WALKS[scenario.walk].reacts
-    if reacts or (others := [one for one in scenario.decisions if one not in ("turn", "move")]):
-        reason = f"walk is {scenario.walk!r}" if reacts else f"{others[0]} is on"
-        raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
-    parts = []
+    scenario, parts = load_scenario(scenario), []
+    bounds_of(scenario)
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):
         some = list(seeds[first : first + _EPISODES_AT_ONCE])
         parts.append(BOUNDS[name][1](scenario, some, sub_steps))
@@ -88,6 +83,7 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     """
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
+    sensors[:, 2] = np.maximum(sensors[:, 2], scenario.rates[0] * scenario.time_step)  # a motor turns no slower
     record, rails = _record(scenario, seeds, sub_steps), make_rails(scenario.rails)
     covered, threads = np.zeros(record.value.shape[:2]), Threads(len(seeds), cores(), block=1)
     threads.run(count_within_reach, record, sensors, rails, float(scenario.rail_step), scenario.seen_by, covered)
@@ -122,8 +118,13 @@ BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
 def bounds_of(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of the bounds of a scenario: with rails within reach, otherwise free turning and clairvoyant.
 
-    The clairvoyant plans turns at once, so that with motors agents would cover more.
+    The clairvoyant plans turns at once, so that with motors agents would cover more. Raises ValueError for targets that
+    evade, and sensors with decisions other than turns and moves, which have no bounds.
     """
+    reacts = WALKS[scenario.walk].reacts
+    if reacts or (others := [one for one in scenario.decisions if one not in ("turn", "move")]):
+        reason = f"walk is {scenario.walk!r}" if reacts else f"{others[0]} is on"
+        raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     if scenario.rails:
         return ("within reach",)
     return ("free turning",) if scenario.turn_rates else ("free turning", "clairvoyant")

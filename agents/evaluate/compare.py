@@ -153,7 +153,7 @@ def evaluate(
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
     _check("agents", groups, seeds)
-    recording = recordings_of(scenario, seeds)
+    bounding, recording = bounds_of(scenario) if bounds else (), recordings_of(scenario, seeds)
     found = _evaluation(groups, play, scenario, seeds, sub_steps, recording, progress)
     results = found["agents"]
     scores = {name: np.array(result["per_episode"]["coverage"], float) for name, result in results.items()}
@@ -162,7 +162,7 @@ def evaluate(
         x, y = (scores[one].reshape(-1, episodes) for one in (first, name))
         results[name]["runs"] = [agent.run for agent in group if agent.run]
         results[name]["improvement"] = None if name == first else probability_of_improvement(x, y, recording)
-    for name in bounds_of(scenario) if bounds else ():
+    for name in bounding:
         with _Bar(episodes, " episodes", progress) as bar:
             bar.begin(f"bound: {name}")
             coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, bar.update)

@@ -357,13 +357,13 @@ class BeliefObserver:
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
 
-        A scene that has not moved since the last call keeps its observation.
+        A scene that has not moved since the last call keeps its observation, unless its episode has just begun.
         """
         b, rows = simulator.num_envs, simulator.rows
         moment = np.stack((*rows.stream[[KEY, DRAWS], :b].view(np.int64), rows.scene[TIME, :b]))
         if self._moment.shape != moment.shape:
             self._state, self._moment = None, np.full_like(moment, -1)
-        moved = (moment != self._moment).any(0)
+        moved = (moment != self._moment).any(0) | (moment[2] == 0)  # a reset may have placed them elsewhere
         on = (moment[0] == self._moment[0]) & (moment[2] == self._moment[2] + 1)
         if moved.any():
             shown = self._observer.observe(simulator)

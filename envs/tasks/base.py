@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -248,8 +247,8 @@ class Task:
         """Return the length of an episode, steps: `given` or the default, in a duel the scenario's, which limits it."""
         default = self.scenario.episode_steps if self.scenario.is_game else self.spec.episode_steps
         steps = (default or self.spec.episode_steps) if given is None else positive("max_episode_steps", given)
-        longest = -(-self.scenario.episode_steps // self.sub_steps) or math.inf
-        return int(min(steps, longest))
+        longest = self.scenario.episode_steps // self.sub_steps
+        return int(min(steps, max(longest, 1))) if self.scenario.episode_steps else steps
 
     def ended(self, most: float | np.ndarray) -> np.ndarray:
         """Return True (B,) where an episode ends: after `most` steps, at the end of recorded tracks, or terminated.

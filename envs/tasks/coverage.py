@@ -182,7 +182,8 @@ class CoverageTask(Task):
             marginal = marginal_coverage(simulator)
         else:
             visible = simulator.state.visible
-            needed = visible & (visible.sum(1, keepdims=True) == self.scenario.seen_by)  # whatever the target's value
+            by = 1 if self.reward == "duel" else self.scenario.seen_by  # a bounty falls by any view
+            needed = visible & (visible.sum(1, keepdims=True) == by)  # whatever the target's value
             if self.reward == "duel":
                 return (needed * (self._owed * (1.0 + (game.cargo.reward > 0.0)))[:, None]).sum(-1)
             owed = game.cargo.bounty > 0.0

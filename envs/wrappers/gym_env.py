@@ -25,7 +25,7 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
     """
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
-        made = self._set_task(task, scenario, **options)
+        made = self._set_scene(task, scenario, **options)
         self.observation_space, self.action_space = made.observation_space, made.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:

@@ -36,7 +36,7 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     names: ClassVar[dict[str, str]] = {"sensors": "sensor", "targets": "target"}
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
-        made = self._set_task(task, scenario, **options)
+        made = self._set_scene(task, scenario, **options)
         self.possible_agents = self._agents_of(made)
         self.agents: list[str] = []
         # Agents do not share spaces, since a space has a random stream.

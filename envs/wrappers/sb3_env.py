@@ -26,7 +26,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     Args:
         task, num_envs, scenario, max_episode_steps, render_mode, options: see
             :class:`~hitmac.envs.wrappers.shell.Shell`; `get_images` returns pictures of all scenes.
-        seed: scene i gets ``seed + i``; None: a seed from the operating system.
+        seed: scene i gets ``seed + i``, and the first reset goes on in its stream, in contrast to that after
+            :meth:`seed`; None: a seed from the operating system.
         per_sensor: make one row for every sensor; None: only in a task of executors. Not in a task of assignments.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), or of its sensor with `per_sensor`: its contribution to the team's, see
@@ -95,6 +96,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self.reset_infos = self._infos()
         self._reset_seeds()
         self._reset_options()
+        self._show()
         return self.observe()
 
     def step_async(self, actions: np.ndarray) -> None:
@@ -171,6 +173,12 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     def get_images(self) -> list[np.ndarray | None]:
         """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
         return [self._drawn(b) for b in range(self.task.num_envs)]
+
+    def render(self, mode: str | None = None) -> np.ndarray | None:
+        """Return a picture of all scenes side by side; None with a window, which is updated, or without a mode."""
+        if self.render_mode == "human":
+            return Shell.render(self)
+        return super().render(mode)
 
     close = Shell.close
 

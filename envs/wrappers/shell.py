@@ -49,6 +49,13 @@ class Shell:
         self._window: Any = None
         return made
 
+    def _set_scene(self, *task: Any, **options: Any) -> Task:
+        """Set a task of a single scene."""
+        made = self._set_task(*task, **options)
+        if made.num_envs != 1:
+            raise ValueError(f"num_envs is {made.num_envs}; a {type(self).__name__} has 1 scene")
+        return made
+
     def _check_begun(self) -> None:
         if not self.begun:
             raise ResetNeeded("step() is called before reset(); call reset() first")

@@ -81,12 +81,14 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
         if chosen is not None and not chosen.all():
             self.task.reset(mask=chosen.flatten().numpy(force=True), **places)
         else:
-            self.task.reset(seed=self._seed, **places)
+            self.task.reset(**{"seed": self._seed, **places})
             self._seed = None
+        self._show()
         return TensorDict(self._observed(), self.batch_size, device=self.device)
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         reward = self.task.step(tensordict["action"].numpy(force=True))
+        self._show()
         done, terminated = self.task.ended(self.max_episode_steps), self.task.terminated
         ends = {"truncated": done & ~terminated, "done": done, "terminated": terminated}
         columns = ends | {"reward": reward.astype(np.float32)}

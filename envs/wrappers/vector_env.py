@@ -49,6 +49,8 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         mask = places.pop("reset_mask", None)
         chosen = self.task.simulator.chosen(mask, "reset_mask")
         self.task.reset(seed=seed, mask=chosen, options=places)
+        if seed is not None:
+            super().reset(seed=int(np.ravel(seed)[0]))
         self._ended[chosen], self.begun = False, True
         self._show()
         return self.task.observe(), batched(self.task.info())
@@ -60,7 +62,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
             scenes = np.flatnonzero(self._ended)
             raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
         resetting = self._ended  # only ever set in NEXT_STEP mode from here on
-        reward = self.task.step(actions, ~resetting)
+        reward = np.array(self.task.step(actions, ~resetting))  # the task may keep its own
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0

@@ -189,6 +189,17 @@ def test_decisions_in_an_episode_depend_on_that_episode_alone(name):
     assert player.get_state()
 
 
+def test_an_opponent_does_not_go_on_in_a_scene_that_waits():
+    both, alone = (TransportTask(SMALL, scenes, 0, opponent="belief-planner-fastest") for scenes in (2, 1))
+    moves = np.random.default_rng(0).integers(0, 17, (30, 1, 4))
+    for move in moves:
+        alone.step(move)
+        both.step(move.repeat(2, 0))
+        both.step(move.repeat(2, 0), np.array([False, True]))
+    np.testing.assert_array_equal(both.simulator.state.heading[0], alone.simulator.state.heading[0])
+    assert (both.simulator.state.time == (30, 60)).all()
+
+
 # --- learned targets ---
 
 

@@ -56,6 +56,7 @@ def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     assert not states_equal(state, saved)
     assert not scenario.is_game or any((state[name] != saved[name]).any() for name in state if "cargo" in name)
     assert all(states_equal(state, simulator.get_state(), scenes) for simulator, scenes in everyone)
+    assert (state["rotated"].sum(1) == state["turned"]).all()
 
 
 def test_the_same_seed_gives_the_same_scene_and_another_seed_another():

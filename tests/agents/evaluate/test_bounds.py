@@ -201,6 +201,11 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
     assert len(set(map(tuple, best))) > 2
 
 
+def test_a_motor_turns_no_slower_than_its_lowest_rate():
+    scenes = RAILS.replace(turn_angle=1, turn_rates=(150, 150)), RAILS.replace(turn_angle=75)  # degrees in 0.5 s
+    np.testing.assert_array_equal(*(compute_bound("within reach", scene, range(12), 3)[0] for scene in scenes))
+
+
 def test_a_target_that_two_must_see_is_within_the_reach_of_both():
     scene = RAILS.replace(rails=[SQUARE[:3]], num_sensors=2, num_targets=3, rail_step=700, target_values=(1, 0, 5))
     one, two = (compute_bound("within reach", scene.replace(seen_by=k), range(12), 2)[0] for k in (1, 2))

@@ -10,6 +10,7 @@ from hitmac.agents.evaluate.statistics import (
     over_scenes,
     probability_of_improvement,
     summary,
+    wins,
 )
 from tests.agents.evaluate.made import NOTHING
 
@@ -163,6 +164,9 @@ def test_the_mean_over_scenes_by_hand():
     assert over_scenes([missing, *constant[1:]], [None] * 5) == pytest.approx([14 / 3] * 3)
     runs = [np.array([[1.0] * 4, [3.0] * 4])] * 2  # the same runs are drawn in all scenes
     assert over_scenes(runs, [None] * 2) == pytest.approx([2.0, 1.0, 3.0])
+    one, two = np.ones((1, 9)), np.repeat([[0.0], [2.0]], 9, 1)
+    for pair in ((one, two), (two, one)):  # the runs of both are drawn
+        assert over_scenes([wins(*pair)] * 2, [None] * 2, trimmed=0.0) == (0.5, 0.0, 1.0)
 
 
 def test_the_bootstrap_over_scenes_has_the_width_of_the_normal_interval_and_recordings_count_as_one():

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -198,6 +199,16 @@ def test_an_observer_goes_on_from_its_state(scenario, features):
         np.testing.assert_array_equal(task.observe()["pairs"], other.observe()["pairs"])
         task.step(action)
         other.step(action)
+
+
+def test_a_reset_to_other_places_is_observed_also_with_the_same_seed():
+    env = gymnasium.make("dsn/Coverage-v0", features=BeliefObserver, scenario=SHARED)
+    first, _ = env.reset(seed=0)
+    turned = {"heading": np.array([0.0, 90.0, 180.0, 270.0])}
+    placed, _ = env.reset(seed=0, options=turned)
+    fresh, _ = gymnasium.make("dsn/Coverage-v0", features=BeliefObserver, scenario=SHARED).reset(seed=0, options=turned)
+    np.testing.assert_array_equal(placed["pairs"], fresh["pairs"])
+    assert (placed["pairs"] != first["pairs"]).any()
 
 
 def test_tracks_of_exact_detections_have_the_features_of_their_targets():

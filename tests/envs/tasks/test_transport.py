@@ -166,6 +166,17 @@ def test_credit_in_a_game_does_not_depend_on_values(reward):
     assert credited > 0.0
 
 
+def test_a_bounty_falls_by_the_view_of_one_sensor_also_where_two_cover():
+    task, credited = CoverageTask(load_scenario(SMALL).replace(seen_by=2), 8, 2, reward="duel", turn_cost=0.0), 0.0
+    for _ in range(60):
+        reward, credit = task.step(np.tile([1, 0, 0, 0], (8, 1))), task.difference_rewards()
+        seen = task.simulator.state.visible.sum(1)
+        quiet = (seen <= 1).all(1) & ~(task.simulator.game.cargo.reward > 0).any(1)
+        np.testing.assert_array_equal(credit.sum(1)[quiet], reward[quiet])
+        credited += credit.sum()
+    assert credited > 0.0
+
+
 def test_real_coverage_is_that_of_targets_with_a_bounty():
     task = CoverageTask(SMALL, 8, 2, reward="real_coverage", turn_cost=0.5)
     for _ in range(30):

@@ -91,3 +91,6 @@ def test_wrong_options_are_refused():
         ):
             with pytest.raises(ValueError, match=says):
                 make(ID, **options)
+    for one in (DirectionalSensorEnv, parallel_env):
+        with pytest.raises(ValueError, match=r"num_envs is 4; a DirectionalSensor.*Env has 1 scene"):
+            one("Coverage", num_envs=4)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hitmac import envs
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 ID = "dsn/Coverage-v0"
 
@@ -18,6 +19,7 @@ ID = "dsn/Coverage-v0"
         lambda: gymnasium.make(ID, render_mode="human"),
         lambda: gymnasium.make_vec(ID, num_envs=2, render_mode="human"),
         lambda: envs.parallel_env("Coverage", render_mode="human"),
+        lambda: DirectionalSensorVecEnv("Coverage", 2, render_mode="human"),
     ],
 )
 def test_a_window_shows_every_step(make, monkeypatch):
@@ -25,13 +27,13 @@ def test_a_window_shows_every_step(make, monkeypatch):
     import pygame
 
     env = make()
-    env.reset(seed=0)
+    env.reset()
     assert pygame.display.get_surface().get_size() == (600, 600)
     before = pygame.surfarray.array3d(pygame.display.get_surface())
     if hasattr(env, "possible_agents"):
         env.step(dict.fromkeys(env.agents, 1))
     else:
-        env.step(np.ones(env.action_space.shape, int))
+        env.step(np.ones((getattr(env, "num_envs", 1), 4), int).squeeze())
     assert (pygame.surfarray.array3d(pygame.display.get_surface()) != before).any()
     assert env.render() is None
     env.close()

@@ -63,6 +63,7 @@ def test_a_seed_is_used_once(make):
     assert not torch.equal(scenes.reset()["pairs"], first[0])
     scenes.reset(options={"heading": np.tile([0.0, 1.0, 2.0, 3.0], (2, 1))})
     assert scenes.task.simulator.state.heading.tolist() == [[0, 1, 2, 3]] * 2
+    assert torch.equal(scenes.reset(seed=1)["pairs"], first[0])
 
 
 GROUPED = {

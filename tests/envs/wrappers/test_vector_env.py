@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 from tests.envs.scenes import UNNAMED
 
@@ -61,9 +62,30 @@ def test_returned_arrays_are_new_and_options_place_some_scenes():
         copies.append(copy.deepcopy(returned[-1]))
         assert returned[-1][3].tolist() == [step == 7] * 3
     np.testing.assert_equal(returned, copies)
+    assert vector.np_random_seed == 0
     vector.reset(seed=0, options={"heading": [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6, 7, 8]]})
     vector.reset(options={"heading": [9] * 4, "reset_mask": np.array([False, True, True])})
     assert vector.task.simulator.state.heading.tolist() == [[1, 2, 3, 4], [9] * 4, [9] * 4]
+
+
+class Live(CoverageTask):
+    """Task whose reward is an array of the simulator."""
+
+    def step(self, *args, **options):
+        super().step(*args, **options)
+        return self.simulator.state.coverage
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_a_reward_is_that_of_its_step_also_where_the_task_keeps_the_array(mode):
+    vector = DirectionalSensorVectorEnv(Live, 64, max_episode_steps=3, autoreset_mode=mode)
+    vector.reset(seed=0)
+    for step in range(1, 6):
+        _, reward, _, truncated, info = vector.step(np.ones((64, 4), int))
+        last = info["final_info"] if truncated.any() and mode == "SameStep" else info
+        begins = mode == "NextStep" and step == 4
+        np.testing.assert_array_equal(reward, 0.0 * reward if begins else last["coverage"])
+        assert last["coverage"].any()
 
 
 def test_wrong_use_is_refused():
