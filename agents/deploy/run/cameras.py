@@ -124,7 +124,7 @@ class Cameras:
 
         The columns are the time, the heading, and the device's tilt and zoom, NaN where they are unknown.
         """
-        now, rows = self._clock(), [*self._all[i].past]
+        rows, now = [*self._all[i].past], self._clock()  # in this order: an answer may come in between
         del rows[: max(bisect_left(rows, since, key=itemgetter(0)) - 1, 0)]
         heading = self._all[i].axes[0].known.at(now)
         rows += [(now, heading, *rows[-1][2:])] if rows and not math.isnan(heading) else []
