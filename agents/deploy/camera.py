@@ -7,6 +7,7 @@ A pinhole with one radial distortion. In the axes of the camera (right, down, ah
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -132,13 +133,17 @@ class View(validation.Checked):
         size `detect`. Raises ValueError for a size in another proportion, and for boxes that leave the picture.
         """
         box = self._scaled(given.box, given.size)
+        return box[self.counts(self.foot(box), given.label, given.score)]
+
+    def counts(self, feet: np.ndarray, label: Sequence[str], score: Sequence[float]) -> np.ndarray:
+        """Return the mask (k,) of boxes that count, of their feet (k, 2), see :meth:`foot`, labels and scores (k,)."""
         good = np.array([
             score >= self.confidence and (not self.classes or label in self.classes)
-            for score, label in zip(given.score, given.label, strict=True)
+            for score, label in zip(score, label, strict=True)
         ], np.bool_)  # fmt: skip
         for polygon in self.ignore:
-            good &= ~is_inside(np.array(polygon), 0, len(polygon), *self.foot(box).T)
-        return box[good]
+            good &= ~is_inside(np.array(polygon), 0, len(polygon), *feet.T)
+        return good
 
     def _scaled(self, boxes: np.ndarray, size: Any) -> np.ndarray:
         given = size or self.detect or self.picture

@@ -197,7 +197,7 @@ def convert_recording(options: Convert) -> None:
     if kind == "frigate" and not options.camera and min(options.picture) < 1:
         raise ValueError("--format frigate requires --picture, the size of the homography's picture, width and height")
     frame, matrix, signed = Frame(options.origin, options.geographic), np.eye(3), True
-    if options.homography and options.homography.suffix == ".csv":
+    if options.homography and options.homography.suffix.lower() == ".csv":
         matrix, residuals = fit_file(options.homography, frame)
         frame = Frame()  # the matrix leads to the site
         print(residuals)
@@ -210,22 +210,37 @@ def convert_recording(options: Convert) -> None:
     area = load_scenario(options.site).extent if options.site else (math.inf, math.inf)
     rows = READERS[kind](options.recording, options.fps, options.columns)
 
-    def on_floor(points: Any) -> np.ndarray:
-        return frame.place(apply(matrix, np.multiply(points, pixels), below_horizon=signed))
+    def on_floor(rows: Any) -> np.ndarray:
+        points = np.multiply([row[:2] for row in rows], pixels)
+        return frame.place(apply(matrix, points, below_horizon=signed))
 
     place = _seen(options, kind) if options.camera else on_floor
-    count, ids, left_out = write_recorded(options.to, rows, place, area)
-    print(f"{options.to}: {count:,} positions of {ids:,} targets; {left_out:,} outside the area are left out")
+    count, ids, outside, absent = write_recorded(options.to, rows, place, area)
+    found = f"{count:,} positions of {ids:,} targets; {outside:,} outside the area are left out"
+    print(f"{options.to}: {found}" + f"; {absent:,} rows have no place" * bool(absent))
 
 
 def _seen(options: Convert, kind: str) -> Callable[[Any], np.ndarray]:
-    """Return the function from points (k, 2) in pictures of the camera to places (k, 2), NaN over the horizon."""
+    """Return the function from boxes in pictures of the camera to places (k, 2), NaN for those that do not count."""
     scenario, _ = running(load_scenario(options.site))
     if (view := load_views(options.cameras, scenario)[_index(options.camera, scenario)]) is None:
         raise ValueError(f"{options.cameras}: camera {options.camera} has no view; hitmac site calibrate finds one")
+    if view.above and kind == "frigate":
+        raise ValueError(f"above of camera {options.camera} is {view.above:g}; Frigate's paths, of feet, require 0")
+    view = dataclasses.replace(view, classes=()) if kind == "mot" else view  # it names none
     (pan, tilt, zoom), size = options.pose, (1, 1) if kind == "frigate" else view.detect or view.picture
+    if np.isnan(view.focal_at(zoom)):
+        known = f"{view.focal[0][0]:g} to {view.focal[-1][0]:g}"
+        raise ValueError(f"--pose has the zoom {zoom:g}; the calibrated zooms of camera {options.camera} are {known}")
     scale = np.divide(view.picture, size)
-    return lambda points: view.floor(np.multiply(points, scale), view.zero + view.sign * pan, tilt, zoom)
+
+    def place(rows: Any) -> np.ndarray:
+        x, bottom, top, label, score = zip(*rows, strict=True)
+        feet = np.column_stack((x, top if view.above else bottom)) * scale
+        places = view.floor(feet, view.zero + view.sign * pan, tilt, zoom, view.above)
+        return np.where(view.counts(feet, label, score)[:, None], places, np.nan)
+
+    return place
 
 
 def fit_homography(options: Homography) -> None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,17 +17,18 @@ from hitmac.agents.deploy.site.plan import number, reading
 from hitmac.envs.files import read_table, read_text, whole_file
 from hitmac.envs.parts.recordings import COLUMNS, columns_of, read_rows
 
-Row = tuple[float, str, float, float]
-"""Time in seconds, id, and position: in pixels, in shares of the picture, or in the coordinates of the plan."""
+Row = tuple[Any, ...]
+"""Time in seconds, id, and position x, y: in pixels, in shares of the picture, or in the coordinates of the plan. That
+of a box is the middle of its lower edge; then come the y of its upper edge, its class and its confidence."""
 
 _BLOCK = 65_536
 
 
 def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
-    """Yield the rows of MOTChallenge text: the middle of the lower edge of each box, in pixels.
+    """Yield the rows of the boxes of MOTChallenge text, in pixels, without classes.
 
     A line is frame, id, left, top, width, height, confidence, ...; frame 1 is at 0 s; lines with the confidence 0 are
-    ignored. Source: https://motchallenge.net/instructions.
+    ignored, and one under 0 is none. Source: https://motchallenge.net/instructions.
     """
     names = ("frame", "id", "left", "top", "width", "height", "confidence")
     for line, fields in read_table(path):
@@ -38,7 +40,8 @@ def read_mot(path: Path, fps: float, columns: str) -> Iterator[Row]:
             raise ValueError(f"{where}: id is {values[1]:g}; tracks require an id for every detection")
         if values[6:] != [0.0]:
             left, top, width, height = values[2:6]
-            yield (values[0] - 1) / fps, f"{values[1]:g}", left + width / 2, top + height
+            score = next((value for value in values[6:] if value > 0.0), 1.0)
+            yield (values[0] - 1) / fps, f"{values[1]:.15g}", left + width / 2, top + height, top, "", score
 
 
 def read_sumo(path: Path, fps: float, columns: str) -> Iterator[Row]:
@@ -68,7 +71,7 @@ def read_csv(path: Path, fps: float, columns: str) -> Iterator[Row]:
 
 
 def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
-    """Yield the rows of the events of one camera of Frigate, 0.16 or newer, in shares of the picture.
+    """Yield the rows of the events of one camera of Frigate, 0.16 or newer, in shares of the picture, as flat boxes.
 
     The file is the list from ``/api/events?cameras=NAME``. The `path_data` of an event are the middles of the lower
     edge of its box with their times, where it has moved by a twentieth of the picture or more. Rows between them are
@@ -89,20 +92,23 @@ def read_frigate(path: Path, fps: float, columns: str) -> Iterator[Row]:
             if len(points):
                 end = max(points[-1, 0], number(event["id"], "end_time", event.get("end_time") or points[-1, 0]))
                 times = np.arange(math.ceil(points[0, 0] * fps), math.floor(end * fps) + 1) / fps
-                x, y = (np.interp(times, points[:, 0], points[:, k]) for k in (1, 2))
-                yield from zip(times.tolist(), [str(event["id"])] * len(times), x.tolist(), y.tolist(), strict=True)
+                x, y = (np.interp(times, points[:, 0], points[:, k]).tolist() for k in (1, 2))
+                kind, score = str(event.get("label", "")), number(event["id"], "score", event["data"].get("score", 1.0))
+                for time, *at in zip(times.tolist(), x, y, strict=True):
+                    yield time, str(event["id"]), *at, at[1], kind, score
 
 
 def read_deepstream(path: Path, fps: float, columns: str) -> Iterator[Row]:
-    """Yield the rows of lines of DeepStream's minimal schema: the middle of the lower edge of each box, in pixels.
+    """Yield the rows of the boxes in lines of DeepStream's minimal schema, in pixels.
 
     See :func:`hitmac.agents.deploy.run.boxes.read_deepstream`; the file is of one sensor.
     """
     with reading(path, "lines of DeepStream's minimal schema"):
         for line in filter(str.strip, read_text(path).splitlines()):
             _, time, boxes = boxes_of(given := json.loads(line))
-            for text, (left, _, right, bottom) in zip(given["objects"], boxes.box.tolist(), strict=True):
-                yield number("an object", "time", time), text.partition("|")[0], (left + right) / 2, bottom
+            time, names = number("an object", "time", time), [text.partition("|")[0] for text in given["objects"]]
+            for name, (left, top, right, bottom), kind, score in zip(names, *boxes[:3], strict=True):
+                yield time, name, (left + right) / 2, bottom, top, kind, score
 
 
 READERS: dict[str, Callable[[Path, float, str], Iterator[Row]]] = {
@@ -115,29 +121,36 @@ ENDINGS = {".txt": "mot", ".xml": "sumo", ".gz": "sumo", ".csv": "csv", ".json":
 """Format of a file by the end of its name."""
 
 
-def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, int, int]:
-    """Write rows as a recording, whole or not at all; return the numbers of rows, of ids and of rows left out.
+def write_recorded(to: Path, rows: Iterator[Row], place: Callable, area: tuple[float, float]) -> tuple[int, ...]:
+    """Write rows as a recording, whole or not at all.
 
-    `place` maps positions (k, 2) to the site. Those outside half the width and half the height of an `area` are left
-    out.
+    `place` maps rows, without their times and ids, to places (k, 2) in the site; NaN: the target is absent. Those
+    outside half the width and half the height of an `area` are left out.
+
+    Returns the numbers of positions, of targets that have one, of those left out, and of rows without a place. Raises
+    ``ValueError`` if no row has a place in the area.
     """
     ids: set[str] = set()
+    count = outside = absent = 0
     with whole_file(to) as temporary:
         with open(temporary, "w", encoding="utf-8", newline="") as file:
             table = csv.writer(file, lineterminator="\n")
             table.writerow(COLUMNS)
-            inside = count = 0
             while block := list(islice(rows, _BLOCK)):
-                count += len(block)
                 for (time, name, *_), (x, y) in zip(block, place([row[2:] for row in block]).tolist(), strict=True):
-                    ids.add(name)
-                    if not (abs(x) > area[0] or abs(y) > area[1]):  # NaN: absent
-                        table.writerow((repr(round(time, 6)), name, f"{x:.3f}", f"{y:.3f}"))
-                        inside += 1
-        if not inside:
-            raise ValueError(f"{count} positions are read, of which none is in the area")
+                    if abs(x) > area[0] or abs(y) > area[1]:
+                        outside += 1
+                        continue
+                    table.writerow((repr(round(time, 6)), name, f"{x:.3f}", f"{y:.3f}"))
+                    if math.isnan(x):
+                        absent += 1
+                    else:
+                        count += 1
+                        ids.add(name)
+        if not count:
+            raise ValueError(f"{outside + absent} rows are read, of which none is in the area; {absent} have no place")
         try:  # it must be one that a scenario reads
             read_rows(str(temporary), {name: name for name in COLUMNS})
         except ValueError as error:
             raise ValueError(str(error).replace(str(temporary), str(to))) from None
-    return inside, len(ids), count - inside
+    return count, len(ids), outside, absent

@@ -174,13 +174,32 @@ def test_recordings_of_a_camera_that_stands_still_become_tracks_by_its_view(site
     for line, first in (("day.txt --fps 10", "0.0,1"), ("day.jsonl", "2.0,5")):
         main(["tracks", *line.split(), "--camera", "north", "--site", "site.yaml", "--pose", "5", "0", "1"])
         assert (site / "tracks.csv").read_text().splitlines()[1] == f"{first},{expected[0]:.3f},{expected[1]:.3f}"
-    capsys.readouterr()
+    assert capsys.readouterr().out.endswith("tracks.csv: 1 positions of 1 targets; 0 outside the area are left out\n")
     for line, says in (
         ("--camera south --site site.yaml", "camera south has no view"),
         ("--camera north", "--site"),
         ("--camera north --site site.yaml --homography h.json", "in place of --homography"),
+        ("--camera north --site site.yaml --pose 5 0 4", "the zoom 4; the calibrated zooms of camera north are 1 to 1"),
     ):
         assert says in error_of(main, "tracks", "day.jsonl", *line.split())
+
+
+def test_recordings_have_the_boxes_that_count_by_their_view(site, error_of, capsys):
+    view = {"height": 5, "tilt_zero": 30, "above": 1.7, "confidence": 0.5, "classes": ["person"],
+            "ignore": [[[0, 0], [300, 0], [300, 1080], [0, 1080]]]}  # fmt: skip
+    cameras = {"north": {"driver": "visca", "host": "a", "zero": 70, "view": view}, "south": {"driver": "stdout"}}
+    (site / "cameras.yaml").write_text(yaml.safe_dump(cameras))
+    (site / "day.txt").write_text("1,1,900,400,40,200,.9\n1,2,100,400,40,200,.9\n1,3,900,400,40,200,.1\n")
+    boxes = ["1|900|400|940|600|person", "2|100|400|140|600|person", "3|900|400|940|600|person|.1", "4|0|0|940|600|car"]
+    one = {"sensorId": "0", "@timestamp": "1970-01-01T00:00:00Z", "objects": boxes}
+    (site / "day.jsonl").write_text(json.dumps(one) + "\n")
+    x, y = load_views("cameras.yaml", HALL)[0].floor([920, 400], 70.0, 0.0, 1.0, 1.7)[0]
+    common = "--camera north --site site.yaml --pose 0 0 1"
+    for line, absent in (("day.txt --fps 10", 2), ("day.jsonl", 3)):
+        main(["tracks", *line.split(), *common.split()])
+        assert (site / "tracks.csv").read_text().splitlines()[1] == f"0.0,1,{x:.3f},{y:.3f}"
+        assert f": 1 positions of 1 targets; 0 outside the area are left out; {absent} rows" in capsys.readouterr().out
+    assert "above of camera north is 1.7" in error_of(main, "tracks", "a.json", "--fps", "2", *common.split())
 
 
 @pytest.mark.parametrize(
