@@ -1,9 +1,9 @@
 """Checks of a site: a picture of its plan, views and recordings, what no camera can see, and what is odd."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ HIDDEN = 0.002
 
 _CELLS = 300  # along the longer side of the area
 _AT_ONCE = 20_000  # points
+_MOST_STEPS = 30  # between two limits of tilt or zoom
 _MOST = 500_000  # recorded positions that are looked at, evenly spaced
 
 
@@ -77,11 +78,29 @@ def proposed(files: Sequence[Recorded]) -> tuple[float, float]:
 
 
 def visible(scenario: Scenario, points: np.ndarray) -> np.ndarray:
-    """Return a mask (n, k) of the points (k, 2) that each camera can ever see by turning within its pan limits."""
-    place, heading = scenario.sensor_positions, np.zeros(scenario.num_sensors)
-    blocks = np.array_split(points, range(_AT_ONCE, len(points), _AT_ONCE))
-    seen = [observe(scenario, ("seen_if_turned",), place, heading, block)["pairs"][..., 0] for block in blocks]
-    return np.concatenate(seen, -1) != 0.0
+    """Return a mask (n, k) of the points (k, 2) that each camera can ever see by turning, tilting and zooming."""
+    place, heading = scenario.sensor_positions, np.zeros(n := scenario.num_sensors)
+    bare = vars(scenario) | {"walls": (), "blocks": (), "discs": ()}  # they hide the same at all tilts and zooms
+
+    def seen(site: Any, feature: str, block: np.ndarray, **pose: Any) -> np.ndarray:
+        return observe(site, (feature,), place, heading, block, **pose)["pairs"][..., 0] != 0.0
+
+    found = []
+    for block in np.array_split(points, range(_AT_ONCE, len(points), _AT_ONCE)):
+        ever = np.zeros((n, len(block)), np.bool_)
+        for tilt in _levels(scenario.tilt_limits, scenario.tilt_step, n):
+            for view in _levels(scenario.zoom, scenario.zoom_step, n):
+                ever |= seen(bare, "seen_if_turned", block, tilt=tilt, field_of_view=view)
+        found.append(ever & seen(scenario, "in_sight", block))
+    return np.concatenate(found, -1)
+
+
+def _levels(limits: Any, step: float, n: int) -> Iterable[Any]:
+    """Return values (L, n) of n cameras from their lower to their higher limits, about a `step` apart; else [None]."""
+    if not limits:
+        return [None]
+    low, high = np.broadcast_to(limits, (n, 2)).T
+    return np.linspace(low, high, 1 + min(math.ceil((high - low).max() / step), _MOST_STEPS))
 
 
 def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
@@ -112,7 +131,7 @@ def check(scenario: Scenario, to: Path) -> tuple[list[str], list[str]]:
         if away < CLOSE:
             odd.append(f"{name} is {away:.3f} m from a wall, which hides its view; mount it {CLOSE} m away or more")
         if seen[i].sum() <= HIDDEN * (np.linalg.norm(grid - place, axis=-1) <= reach).sum():
-            odd.append(f"{name} sees nothing: walls hide what is in its range, or its pan limits lead out of the area")
+            odd.append(f"{name} sees nothing: walls hide what is in its range, or its limits lead out of the area")
     for file in files:
         odd += _of_file(scenario, file)
     _draw(to, scenario, files, never.reshape(grid.shape[:2]), facts[0])

@@ -49,6 +49,18 @@ def test_a_camera_can_see_all_within_its_limits_and_half_its_view():
         assert seen.tolist() == [True, limits != [(170, 190)]]
 
 
+@pytest.mark.parametrize(
+    ("changes", "away", "expected"),
+    [
+        ({"zoom": (15, 60), "sensing_range": 4}, [7.9, 8.1], [True, False]),  # 4 m * sqrt(60 / 15)
+        ({"tilt_limits": [(10, 70)], "mount_height": 3, "vertical_view": 20}, [0.5, 0.55, 9.0], [False, True, True]),
+    ],
+)  # fmt: skip
+def test_a_camera_can_see_all_within_its_tilts_and_zooms(changes, away, expected):
+    scenario = site(num_sensors=1, sensor_positions=[(0, 0)], sensor_headings=[0], pan_limits=(), walls=(), **changes)
+    assert visible(scenario, np.array([(x, 0.0) for x in away])).tolist() == [expected]
+
+
 def test_shares_are_those_of_the_area_and_of_the_positions(tmp_path, tracks):
     scenario = site(
         num_sensors=1, arena=(8, 8), sensor_positions=[(0, 0)], sensor_headings=[45], pan_limits=[(45, 45)],
@@ -72,7 +84,7 @@ def test_shares_are_those_of_the_area_and_of_the_positions(tmp_path, tracks):
          ["camera 1 is 0.030 m from a wall, which hides its view; mount it 0.05 m away or more"]),
         ({"sensor_names": ("hall", "east"), "sensor_positions": [(-9, 4), (9.9, -4.9)],
           "pan_limits": [(-90, 0), (-45, -45)], "sensor_headings": [0, -45]},
-         STEADY, ["camera east sees nothing: walls hide what is in its range, or its pan limits lead out of the area"]),
+         STEADY, ["camera east sees nothing: walls hide what is in its range, or its limits lead out of the area"]),
         ({}, [(k, 1, -2.75 + 0.5 * k, -2) for k in range(12)],
          ["day.csv: 1 moves through walls; first of target 1 at 5 s"]),
         ({}, [*STEADY, (12, 1, 7, 2)],
