@@ -16,6 +16,7 @@ NEAR_A_LINE = 0.005
 def fit(pixels: Any, floor: Any) -> np.ndarray:
     """Return the homography (3, 3) that maps pixels (k, 2) to places (k, 2) on the floor, by the normalised DLT.
 
+    Its norm is 1, since a pixel (0, 0) on the horizon has no other scale.
     It is the last right singular vector of the equations ``place x (H pixel) = 0``, in which both sets of points have
     mean 0 and mean distance sqrt(2). Source: Hartley and Zisserman, Multiple View Geometry in Computer Vision (2nd
     edition, 2004), section 4.4.
@@ -40,7 +41,7 @@ def fit(pixels: Any, floor: Any) -> np.ndarray:
     of_y = np.stack((zero, zero, zero, u, v, one, -y * u, -y * v, -y), 1)
     matrix = np.linalg.svd(np.concatenate((of_x, of_y)))[2][-1].reshape(3, 3)
     matrix = np.linalg.inv(to_floor) @ matrix @ to_pixels
-    return matrix / matrix[2, 2]
+    return matrix / np.linalg.norm(matrix)
 
 
 def _line_through_most(offset: np.ndarray, away: np.ndarray) -> np.ndarray:

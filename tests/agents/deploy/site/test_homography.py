@@ -25,7 +25,14 @@ def test_a_homography_is_recovered_from_its_own_points(numbers, extra):
     true = np.array([[0.02 + 0.005 * a, 0.005 * b, 10 * c], [0.005 * d, -0.02 + 0.005 * e, 10 * f],
                      [0.0002 * g, 0.0005 * h, 1.0]])  # fmt: skip
     pixels = np.concatenate((SQUARE, np.random.default_rng(extra).uniform((0, 0), (640, 480), (extra % 7, 2))))
-    np.testing.assert_allclose(fit(pixels, apply(true, pixels)), true, rtol=1e-6, atol=1e-9)
+    found = fit(pixels, apply(true, pixels))
+    np.testing.assert_allclose(found / found[2, 2], true, rtol=1e-6, atol=1e-9)
+
+
+def test_the_first_pixel_may_be_on_the_horizon():
+    pixels = [(200, 200), (1000, 400), (1700, 1000), (1800, 500), (500, 200)]
+    floor = [(-17.5, 25.0), (1.25, 12.5), (4.0, 5.0), (9.0, 10.0), (-10.0, 25.0)]
+    np.testing.assert_allclose(apply(fit(pixels, floor), pixels), floor, rtol=1e-9)
 
 
 def test_many_pairs_average_their_noise():
