@@ -170,7 +170,8 @@ def make_site(options: Make) -> None:
     parameters |= WALKING
     if options.tracks:
         step, speed = proposed([read_recorded(path) for path in options.tracks])
-        parameters |= {"time_step": step, "min_speed": 0.0, "max_speed": speed, "tracks": options.tracks}
+        moving = {"max_speed": speed} if speed else {}  # else all stand still
+        parameters |= {"time_step": step, "min_speed": 0.0, **moving, "tracks": options.tracks}
     scenario = Scenario.from_dict({"name": options.to.stem, **parameters})
     every = portable(scenario, options.to.parent)
     saved = {name: value for name, value in every.items() if name in parameters and value != []}

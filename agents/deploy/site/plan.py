@@ -83,21 +83,29 @@ def reading(path: str | Path, kind: str) -> Iterator[None]:
         raise ValueError(f"{path} is not {kind}: {error!r}") from None
 
 
-def read_columns(path: str | Path, needed: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
+_Convert = Callable[[np.ndarray], np.ndarray] | None
+
+
+def read_columns(path: str | Path, needed: Sequence[str], convert: _Convert = None) -> list[tuple[str, dict[str, Any]]]:
     """Return the rows of a table by column, each after its place in messages.
 
     For the form of tables see :func:`hitmac.envs.files.read_table`. Columns may be in any order; `longitude` and
-    `latitude` are x and y. Raises ValueError for missing columns.
+    `latitude` are x and y, and others named x and y are converted to them. Raises ValueError for missing columns.
     """
     rows = [(f"{path}, line {line}", fields) for line, fields in read_table(path)]
     places = {"longitude": "x", "latitude": "y"}
-    header = [places.get(name.lower(), name.lower()) for name in (rows[0][1] if rows else [])]
+    given = [name.lower() for name in (rows[0][1] if rows else [])]
+    header = [places.get(name, name) for name in given]
     if any(header.count(name) != 1 for name in needed):
         raise ValueError(f"{path}: the header is {', '.join(header)!r}; it must name {', '.join(needed)} once each")
     for where, fields in rows:
         if len(fields) != len(header):
             raise ValueError(f"{where}: it has more or fewer fields than the header, {', '.join(header)!r}")
-    return [(where, dict(zip(header, fields, strict=True))) for where, fields in rows[1:]]
+    found = [(where, dict[str, Any](zip(header, fields, strict=True))) for where, fields in rows[1:]]
+    if convert and "x" in given:
+        for where, row in found:
+            ((row["x"], row["y"]),) = convert(np.array([[number(where, axis, row[axis]) for axis in "xy"]]))
+    return found
 
 
 def number(where: str, name: str, value: Any) -> float:
@@ -117,9 +125,9 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     The property `kind` of each feature is a key of :data:`GEOMETRIES`. A door cuts out of the walls what is within half
     its width of its middle: that of a Point is its property `width`, by default 1, that of a LineString its length. The
     cameras are features or rows of the table `cameras`, whose columns are the properties. With `metres` the plan is in
-    metres, unless it declares a `crs`, from which it is converted. Features of other kinds or geometries are left out,
-    and rings are closed; the lines say so. The area is the bounding box of the plan and its cameras, and a `margin`
-    around it in metres.
+    metres, unless it declares a `crs`, from which it and the table are converted. Features of other kinds or geometries
+    are left out, rings are closed, and holes of zones are filled; the lines say so. The area is the bounding box of the
+    plan and its cameras, and a `margin` around it in metres.
 
     Raises ``ValueError``, which names the file and the feature or the line.
     """
@@ -141,7 +149,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
         for lines in parts:
             of[kind].append((where, [convert(line) for line in lines] if convert else lines, properties))
     rows = [(where, {**more, "x": lines[0][0, 0], "y": lines[0][0, 1]}) for where, lines, more in of["camera"]]
-    rows += read_columns(cameras, ("x", "y")) if cameras else []
+    rows += read_columns(cameras, ("x", "y"), convert) if cameras else []
     if not rows:
         raise ValueError(f"{path} has no feature of the kind camera; give --cameras, a CSV file with a row for each")
     sensors = [_camera(where, k, row) for k, (where, row) in enumerate(rows)]
@@ -149,7 +157,9 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     points = np.concatenate([positions, *(line for found in of.values() for _, lines, _ in found for line in lines)])
     x, y = ((points.min(0) + points.max(0)) / 2).round(9).tolist()
     frame = Frame((x, y), not metres)
-    places = frame.place(positions)
+    places, arena = frame.place(positions), (np.abs(frame.place(points)).max(0) + margin).round(_PLACES).tolist()
+    if not all(arena):
+        raise ValueError(f"{path}: the plan and its cameras are on a line, in an area without a width; give --margin")
     placed = [frame.place(line) for _, lines, _ in of["wall"] for line in lines]
     walls = np.concatenate([np.zeros((0, 4)), *(np.hstack((line[:-1], line[1:])) for line in placed)])
     walls = walls[(walls[:, :2] != walls[:, 2:]).any(1)]
@@ -169,7 +179,7 @@ def read_plan(path: Path, cameras: Path | None, metres: bool, margin: float) -> 
     parameters = {
         "num_sensors": len(sensors),
         "sensor_names": [sensor["name"] for sensor in sensors],
-        "arena": (np.abs(frame.place(points)).max(0) + margin).round(_PLACES).tolist(),
+        "arena": arena,
         "placement": "fixed",
         "sensor_positions": places.round(_PLACES).tolist(),
         "pan_limits": [sensor["pan"] for sensor in sensors],
@@ -215,10 +225,11 @@ def _feature(where: str, feature: Any) -> tuple[str, list[list[np.ndarray]], dic
     for line in open_rings:
         line.append(line[0])
     notes = ["a ring that is not closed is closed"] * bool(open_rings)
+    notes += ["the holes of the zone are filled"] * (kind == "zone" and max(map(len, places)) > 1)
     return kind, [[np.array(line) for line in part] for part in places], properties, notes
 
 
-def _conversion(path: Path, name: Any) -> Callable[[np.ndarray], np.ndarray] | None:
+def _conversion(path: Path, name: Any) -> _Convert:
     """Return the conversion to longitude and latitude from a declared coordinate system; None if it is none or these.
 
     Raises ValueError for an unknown one, ModuleNotFoundError without pyproj.

@@ -55,11 +55,17 @@ def test_a_plan_and_a_recording_make_a_site_that_runs(site, tmp_path):
     assert site("check with.yaml --tracks day.csv --to again.png").startswith("again.png: no camera")
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "with.png").read_bytes()
     assert site("check with.yaml").startswith("with.png: no camera")
+    (tmp_path / "still.csv").write_text("time,id,x,y\n" + "".join(f"{k / 5},a,1,2\n" for k in range(9)))
+    site("make plan.geojson --cameras cameras.csv --metres --tracks still.csv --to still.yaml")
+    assert load_scenario("still.yaml").max_speed == 1.5
 
 
 def test_a_homography_has_a_file_that_gives_the_same_tracks(site, tmp_path):
     assert "four pairs always fit" in site("homography points.csv --origin 10 5")
     site("tracks day.txt --homography points.csv --origin 10 5 --fps 25")
+    (tmp_path / "upper.CSV").write_text(POINTS)
+    site("tracks day.txt --homography upper.CSV --origin 10 5 --fps 25 --to upper.csv")
+    assert (tmp_path / "upper.csv").read_text() == (tmp_path / "tracks.csv").read_text()
     for origin in ("", "--origin 10 5"):  # which is applied once
         site(f"tracks day.txt --homography homography.json {origin} --fps 25 --to from-file.csv")
         assert (tmp_path / "from-file.csv").read_text() == (tmp_path / "tracks.csv").read_text()

@@ -149,7 +149,8 @@ def test_zones_are_outer_rings_with_their_values(read):
     hole = [[13, 1], [14, 1], [14, 2], [13, 1]]
     zones = [feature("zone", "Polygon", [[[12, 0], [20, 0], [20, 6], [12, 0]], hole], value=2.5),
              feature("zone", "Polygon", [[[0, 0], [2, 0], [2, 2], [0, 2], [0, 0]]], value="0")]  # fmt: skip
-    parameters, _, _ = read([WALL, *zones])
+    parameters, _, (note,) = read([WALL, *zones])
+    assert note.endswith("feature 2: the holes of the zone are filled")
     assert parameters["zones"] == [[[2, -5], [10, -5], [10, 1]], [[-10, -5], [-8, -5], [-8, -3], [-10, -3]]]
     assert parameters["zone_values"] == [2.5, 0]
     Scenario.from_dict(parameters)
@@ -168,6 +169,7 @@ WALL = feature("wall", "Polygon", [ROOM])
         ([feature("wall", "LineString", [[0, 0], [1, 10**400]])], CAMERAS, "y is 10+.*; it must be a finite"),
         ([WALL, feature("door", "Point", [4, 0], width="wide")], CAMERAS, "feature 2: width is 'wide'; it must be a f"),
         ([WALL, feature("zone", "Polygon", [ROOM])], CAMERAS, "feature 2: value is None; it must be a finite number"),
+        ([], "x,y\n1,2\n5,2\n", "the plan and its cameras are on a line, in an area without a width; give --margin"),
         ([WALL], "name,x\nnorth,3\n", "cameras.csv: the header is 'name, x'; it must name x, y once each"),
         ([WALL], "x,y,heading\n1,2,north\n", "cameras.csv, line 2: heading is 'north'; it must be a finite number"),
         ([WALL], "x,y,pan_low\n1,2,-90\n", "line 2: it has one of pan_low and pan_high; give both or neither"),
@@ -242,6 +244,11 @@ def test_a_declared_coordinate_system_is_converted(tmp_path):
         parameters, frame, _ = read_plan(tmp_path / "web.geojson", None, metres, 0.0)
         assert frame.geographic
         np.testing.assert_allclose(parameters["arena"], [10, 5], rtol=0.01)
+    tables = [("x,y", to_web.transform(*room[2])), ("latitude,longitude", room[2][::-1])]
+    for header, place in tables:
+        (tmp_path / "cameras.csv").write_text("{}\n{!r},{!r}\n".format(header, *place))
+        parameters, _, _ = read_plan(tmp_path / "web.geojson", tmp_path / "cameras.csv", True, 0.0)
+        np.testing.assert_allclose(parameters["sensor_positions"], [(-10, -5), (10, 5)], rtol=0.01)
     plan["crs"]["properties"]["name"] = "urn:x"
     (tmp_path / "web.geojson").write_text(json.dumps(plan))
     with pytest.raises(ValueError, match="its crs is 'urn:x', which is unknown"):
