@@ -39,7 +39,7 @@ def _area(model, walk, view, clear):
     if model.everywhere:
         return 4.0 * walk.half_width * walk.half_height
     half = math.acos(max(view[VIEW_HALF], -1.0))
-    total = 0.0
+    total, near = 0.0, view[sight.VIEW_NEAR] if view.shape[0] > sight.VIEW_NEAR else 0.0
     for k in range(_RAYS):
         turn = half * (2.0 * (k + 0.5) / _RAYS - 1.0)
         c, s = math.cos(turn), math.sin(turn)
@@ -54,7 +54,7 @@ def _area(model, walk, view, clear):
                 else:
                     high = middle
             length = high
-        total += length * length
+        total += max(length * length - near, 0.0)
     return max(total * half / _RAYS, 4e-6 * walk.half_width * walk.half_height)
 
 
@@ -223,7 +223,7 @@ def _take_scan(rules, model, state, scene, r, i, detections, fused):
     radius = area / unseen.shape[0]  # squared, times pi: the area of pi particles
     for j in range(slots if number > 0 else 0):
         if state.existence[r, j] > 0.0 and state.age[r, j] >= LOST:
-            spread[j] = track_states.spread_of(belief.body[r, j], belief.weight[r, j])
+            spread[j] = track_states.spread_of(walk, belief.body[r, j], belief.weight[r, j])
     for d in range(number):
         detection, here = detections[d], 0.0
         for p in range(unseen.shape[0]):

@@ -147,7 +147,7 @@ def filter_all(rules, model, state, scene, draws, deviation, share):
                         track_states.predict(model, modes, seconds)
                     track_states.update(modes, detection)
                 else:
-                    spread = track_states.spread_of(body, weight)
+                    spread = track_states.spread_of(rules.walk, body, weight)
                     track_states.find_again(model, rules.walk, body, weight, spread, modes, detection)
                 for a in range(4):
                     known[r, j, a] = modes.mode[0] * modes.mean[0, a] + modes.mode[1] * modes.mean[1, a]

@@ -175,7 +175,7 @@ def begin(model, modes, detection, velocity_x, velocity_y, variance):
 
 
 @inlined
-def spread_of(body, weight):
+def spread_of(walk, body, weight):
     """Return the variance of the kernel at each particle, by Silverman's rule: that of the places times P^(-1/3)."""
     total, mean_x, mean_y, squares = 1e-300, 0.0, 0.0, 0.0
     for p in range(weight.shape[0]):
@@ -185,8 +185,9 @@ def spread_of(body, weight):
             mean_y += weight[p] * body[Y, p]
             squares += weight[p] * (body[X, p] * body[X, p] + body[Y, p] * body[Y, p])
     mean_x, mean_y = mean_x / total, mean_y / total
-    variance = max(0.5 * (squares / total - mean_x * mean_x - mean_y * mean_y), 1.0)
-    return variance * weight.shape[0] ** (-1.0 / 3.0)
+    variance = 0.5 * (squares / total - mean_x * mean_x - mean_y * mean_y)
+    least = min(4e-3 * walk.half_width * walk.half_height, 1.0)  # a thousandth of the arena
+    return max(variance, least) * weight.shape[0] ** (-1.0 / 3.0)
 
 
 @inlined

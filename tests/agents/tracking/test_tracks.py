@@ -9,21 +9,29 @@ from hitmac.envs import Scenario, Simulator
 from hitmac.envs.base.threads import Threads
 from hitmac.envs.parts.detections import DetectionObserver
 
-HALL = Scenario(
-    num_sensors=2, num_targets=3, arena=1000, knowledge="shared", identities=False, position_noise=5.0,
-    missed_detections=0.1, false_detections=0.02, min_speed=50, extra_move_every=0, time_step=0.2,
-)  # fmt: skip
+
+def hall(unit=1.0):
+    """Return a scenario in a unit of length."""
+    return Scenario(
+        num_sensors=2, num_targets=3, arena=1000 * unit, knowledge="shared", identities=False, position_noise=5 * unit,
+        missed_detections=0.1, false_detections=0.02, min_speed=50 * unit, extra_move_every=0, time_step=0.2,
+    )  # fmt: skip
+
+
+HALL = hall()
 EAST, WEST = (-900.0, 0.0, 0.0, 1.0, 45.0, 1500.0, 0.0), (900.0, 0.0, 0.0, -1.0, 45.0, 1500.0, 0.0)
 OFF = (0.0,) * 7
 
 
-def scan(tracker, places, state=None, sensors=(EAST, WEST)):
-    """Take in places detected without errors of their own, by sensor."""
+def scan(tracker, places, state=None, sensors=(EAST, WEST), unit=1.0):
+    """Take in places detected without errors of their own, by sensor, in a unit of length."""
     detections, mask = np.zeros((1, 2, 4, 5), np.float32), np.zeros((1, 2, 4), np.int8)
     for i, listed in enumerate(places):
         for d, place in enumerate(listed):
             detections[0, i, d], mask[0, i, d] = (*place, 25.0, 0.0, 25.0), 1
-    return tracker.update(detections, mask, np.array([sensors], np.float32), state)
+    detections *= unit ** np.array((1, 1, 2, 2, 2))
+    sensors = np.array([sensors]) * unit ** np.isin(np.arange(len(sensors[0])), (0, 1, 5))
+    return tracker.update(detections, mask, sensors, state)
 
 
 def found(tracker, state, least=0.5):
@@ -128,19 +136,30 @@ def test_a_target_behind_a_wall_is_kept():
     assert left[0] < 0.1 < 0.9 < left[1]
 
 
-def test_a_lost_target_is_found_again_under_its_label():
-    tracker, state = Tracks(HALL), None
+@pytest.mark.parametrize("unit", [1.0, 1e-5])
+def test_a_lost_target_is_found_again_under_its_label(unit):
+    tracker, state = Tracks(hall(unit)), None
     for step in range(10):
-        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state)
+        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state, unit=unit)
     for _ in range(10):
-        _, state = scan(tracker, [[], []], state, (OFF, OFF))
-    assert found(tracker, state)[1] == pytest.approx((4, 0), abs=60)
+        _, state = scan(tracker, [[], []], state, (OFF, OFF), unit)
+    assert found(tracker, state)[1] / unit == pytest.approx((4, 0), abs=60)
     for within, located in ((5.0, False), (300.0, True)):  # the particles spread by some 60
-        assert tracker.estimate(state, within=within).label.any() == located
+        assert tracker.estimate(state, within=within * unit).label.any() == located
     for step in range(20, 24):
-        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state)
+        _, state = scan(tracker, [[(-300.0 + 16 * step, 0.0)]] * 2, state, unit=unit)
     assert list(found(tracker, state)) == [1]
-    assert found(tracker, state)[1] == pytest.approx((68, 0), abs=5)
+    assert found(tracker, state)[1] / unit == pytest.approx((68, 0), abs=5)
+
+
+def test_false_detections_are_uniform_between_the_edges_of_a_tilted_view():
+    """The existence b / (f + b) of a new track, where f is their mean number over the area in view."""
+    tracker, odds = Tracks(HALL.replace(tilt_limits=[(10, 30)], mount_height=5, false_detections=1.0)), []
+    for near in (0.0, 500.0):
+        sensor = (0.0, 0.0, 0.0, 1.0, 45.0, 1000.0, 0.0, 20.0, near)
+        _, state = scan(tracker, [[(600.0, 0.0)], []], None, (sensor, (0.0,) * 9))
+        odds.append(1.0 / (1.0 / state.existence.max() - 1.0))
+    assert odds[1] / odds[0] == pytest.approx(1.0 - 0.5**2, rel=1e-3)
 
 
 def test_views_without_a_detection_leave_the_unseen_elsewhere():
