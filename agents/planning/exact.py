@@ -19,12 +19,13 @@ class ExactAgent(RulePolicy):
         subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
 
     with w so small that all turns together count less than one target. With values and `seen_by` of the scenario, y_j
-    counts v_j times, and is 0 unless that many sensors see j. The plan assumes that targets stand still, and
-    ignores obstacles. The sensors turn towards their headings. The agent uses only the observation, so it plays any
-    scenario; it never zooms. HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
+    counts v_j times, and is 0 unless that many sensors see j. The plan assumes that targets stand still, and ignores
+    obstacles and pan limits. The sensors turn towards their headings. The agent uses only the observation, so it plays
+    any scenario; it never zooms or tilts. HiGHS solves the program (Huangfu and Hall, Mathematical Programming
+    Computation 2018).
     """
 
-    features: tuple[str, ...] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+    features: tuple[str, ...] = ("bearing", "between_edges", "field_of_view", "turn")
     by_value: ClassVar[bool] = True
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -33,8 +34,8 @@ class ExactAgent(RulePolicy):
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the planned number of turns (B, n), counter-clockwise; negative: clockwise."""
-        bearing, distance, view, reach, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
-        in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
+        bearing, between, view, turn, *values = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        in_range = (between > 0) & mask.astype(bool)  # (B, n, m)
         view, step = view.max(-1), 180 * turn.max(-1)  # (B, n): the features of a masked pair are 0
         half_view = np.where(view < 1, 180 * view, np.inf)
         plans = np.zeros(view.shape, np.int64)

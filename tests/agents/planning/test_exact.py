@@ -26,7 +26,7 @@ def plan(scenario, targets, sensors=((0, 0),), heading=(0,)):
     shown = task.observe()
     turns = agent.plan(shown["pairs"], shown["mask"])[0]
     actions, _ = agent.predict(shown)
-    assert actions[0].tolist() == np.where(turns < 0, 2, np.sign(turns)).tolist()
+    assert actions[0, : len(turns)].tolist() == np.where(turns < 0, 2, np.sign(turns)).tolist()
     return turns.tolist()
 
 
@@ -42,6 +42,8 @@ def test_it_turns_as_little_as_it_takes():
         assert plan(ONE, [at(degrees)]) == [turns]
         assert plan(ONE, [at(degrees, 900)]) == [0]  # out of range
     assert plan(ONE.replace(field_of_view=360), [(-500, 0)]) == [0]  # all round: exactly behind as well
+    tilted = ONE.replace(tilt_limits=[(30, 30)], mount_height=100, vertical_view=20)  # from 119 to 275
+    assert [plan(tilted, [at(64, away)]) for away in (110, 130)] == [[0], [4]]
 
 
 @settings(deadline=None, max_examples=60)
@@ -52,19 +54,18 @@ def test_a_plan_is_that_of_enumeration(seed, n, m):
     A sensor without a valid target, such as a failed one, stays.
     """
     rng = np.random.default_rng(seed)
-    pairs = np.empty((1, n, m, 5), np.float32)
+    pairs = np.empty((1, n, m, 4), np.float32)
     pairs[..., 0] = rng.uniform(-1, 1, (n, m))
-    pairs[..., 1] = rng.uniform(0, 1, (n, m))
+    pairs[..., 1] = rng.random((n, m)) < 0.7
     pairs[..., 2] = rng.choice([0.05, 0.2, 0.25, 0.7, 1.0], (n, 1))
-    pairs[..., 3] = rng.choice([0.5, 0.8, 2.0], (n, 1))
-    pairs[..., 4] = rng.choice([0.26, 0.4, 0.6], (n, 1))
+    pairs[..., 3] = rng.choice([0.26, 0.4, 0.6], (n, 1))
     mask = (rng.random((1, n, m)) < 0.7).astype(np.int8)
     pairs[mask == 0] = 0.0
-    bearing, distance, view, ranges, turn = np.moveaxis(pairs[0].astype(float), -1, 0)
+    bearing, between, view, turn = np.moveaxis(pairs[0].astype(float), -1, 0)
 
     def sees(i, turns):
         off = (180 * bearing[i] - turns * turn[i].max() * 180 + 180) % 360 - 180
-        return ((np.abs(off) < 180 * view[i]) | (view[i] == 1)) & (distance[i] <= ranges[i]) & (mask[0, i] == 1)
+        return ((np.abs(off) < 180 * view[i]) | (view[i] == 1)) & (between[i] == 1) & (mask[0, i] == 1)
 
     def worth(turns):
         seen = [sees(i, k) for i, k in enumerate(turns)]
