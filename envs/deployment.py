@@ -331,10 +331,11 @@ class _Site(dict):
         return max(self.get("target_values", ()), default=1.0) * max((1.0, *self.get("zone_values", ())))
 
 
-_OPTIONAL = dict.fromkeys(
-    ("speed_noise", "extra_move_every", "position_noise", "acceleration", "dead_zone", "command_delay"), 0.0
-)
-"""Parameters of a site that may be missing, with their values."""
+_OPTIONAL = {
+    "speed_noise": 0.2, "extra_move_every": 10, "position_noise": 0.0, "acceleration": 0.0, "dead_zone": 0.0,
+    "command_delay": 0.0,
+}  # fmt: skip
+"""Parameters of a site that may be missing, with their defaults in a scenario, which a copy of this file lacks."""
 
 
 class _Pairs:

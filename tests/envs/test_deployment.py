@@ -193,6 +193,14 @@ def test_what_was_not_measured_and_has_no_velocity_by_hand():
 SITE = ONE | {"turn_angle": 5}
 PLACE = {"sensor_position": [(0, 0), (1, 1)], "heading": [0, 0], "target_position": [(1, 1)]}
 NEAR = {"nearest": 1, "neighbours": 1}
+
+
+def test_what_is_missing_has_the_default_of_a_scenario():
+    scenario = Scenario(num_sensors=2, num_targets=1, **SITE)
+    own, expected = (observe(site, ALL, **PLACE, target_before=[(0, 1)], age=[3]) for site in (SITE, scenario))
+    np.testing.assert_array_equal(own["pairs"], expected["pairs"])
+
+
 MANY = {"sensor_position": [[(0, 0), (1, 1)]] * 2, "heading": [[0, 0]] * 3}
 
 
