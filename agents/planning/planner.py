@@ -39,8 +39,9 @@ class PlanningPolicy(RulePolicy):
 
         The k decisions :attr:`decides` are ordered as in the actions: first the values of staying, turning left and
         turning right for all sensors, then those of the actions 0, 1 and 2 of the next decision, and so on. The value
-        of an action is that of the sensor's best plan that begins with it: the discounted coverage that the plans of
-        the other sensors, as of its last revision, do not provide, minus the cost of turning.
+        of an action is that of the sensor's best plan that begins with it, a turn's among those that zoom, tilt and
+        move as the very best plan: the discounted coverage that the plans of the other sensors, as of its last
+        revision, do not provide, minus the cost of turning.
 
         Planners of scenes also accept `targets` (B, n, k), int: the targets listed in pairs (B, n, k, d) and mask
         (B, n, k), the nearest to each sensor; -1 marks an empty place. None: place j is target j.
