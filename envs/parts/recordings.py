@@ -76,7 +76,7 @@ PATHS = ("target_tracks", "target_moves")
 
 COLUMNS = ("time", "id", "x", "y")
 MOST_POSITIONS = 5_000_000
-"""Most positions of a file after it is resampled."""
+"""Most positions of a file after it is resampled: of the most targets at once, as long as it lasts."""
 
 LATEST = 1e11
 """Seconds over which a time is refused: it is in milliseconds since 1970."""
@@ -146,26 +146,30 @@ def read_recording(path: str, time_step: float, columns: str = "", changed: int 
     """
     rows = read_rows(path, columns_of(columns) or {})
     ordered = [np.array([(time, *place) for time, place in sorted(track.items())]) for track in rows.values()]
-    seen = [time for track in ordered for time, x, _ in track.tolist() if not math.isnan(x)]
-    if not seen:
+    seen = [track[np.isfinite(track[:, 1]), 0] for track in ordered]
+    if not any(map(len, seen)):
         raise ValueError(f"{path} has no row with a position")
-    start, end = min(seen), max(seen)
+    first, last = np.array([times[[0, -1]] for times in seen if len(times)]).T
+    start, end = float(first.min()), float(last.max())
+    at_once = (np.sort(first).searchsorted(first, "right") - np.sort(last).searchsorted(first - time_step)).max()
     sub_steps = (end - start) / time_step
-    if sub_steps < 1 or sub_steps * len(ordered) > MOST_POSITIONS:
+    if sub_steps < 1 or sub_steps * at_once > MOST_POSITIONS:
         raise ValueError(
-            f"{path} lasts {end - start:g} s with {len(ordered)} targets; it must last at least a time_step "
-            f"({time_step:g} s), and have at most {MOST_POSITIONS:,} positions, one for each target and time_step"
+            f"{path} lasts {end - start:g} s with up to {at_once} targets at once; it must last at least a time_step "
+            f"({time_step:g} s), and have at most {MOST_POSITIONS:,} positions, one for each of these and time_step"
         )
     rounding = 1e-6 * time_step + 2.0 * float(np.spacing(max(abs(start), abs(end))))  # seconds since 1970 are coarse
     length = int((end - start + rounding) / time_step) + 1
     intervals = np.concatenate([np.diff(track[:, 0]) for track in ordered])
     longest = GAP * float(np.median(intervals)) if len(intervals) else 0.0
     tracks = []
-    for track in ordered:
-        place = _resampled(track, start + time_step * np.arange(length), longest, rounding)
+    for track, times in zip(ordered, seen, strict=True):
+        low, high = ((times[[0, -1]] - start) / time_step).astype(int) if len(times) else (0, 0)
+        own = np.arange(max(low - 1, 0), min(high + 2, length))  # sub-steps, and one for rounding on either side
+        place = _resampled(track, start + time_step * own, longest, rounding)
         there = np.flatnonzero(np.isfinite(place[:, 0]))
         if len(there):
-            tracks.append(Track(int(there[0]), place[there[0] : there[-1] + 1]))
+            tracks.append(Track(int(own[there[0]]), place[there[0] : there[-1] + 1]))
     tracks.sort(key=lambda track: track.first)
     return Recording(path, start, length, tuple(tracks))
 

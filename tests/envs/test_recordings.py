@@ -101,6 +101,15 @@ def test_a_target_takes_the_place_of_one_that_is_gone(tmp_path):
         Simulator(scene(path), 1, 0)
 
 
+def test_a_day_of_many_short_visits_is_read(tmp_path):
+    """Positions count by the targets at once: 2 of 3000, for 6000 sub-steps."""
+    rows = [f"{2 * k + t},{k},{k / 1e3},{t}" for k in range(3000) for t in range(3)]
+    recording = read_recording(write(tmp_path / "a.csv", *rows), 1.0)
+    assert (recording.length, len(recording.tracks)) == (6001, 3000)
+    assert recording.tracks[2999].first == 5998
+    np.testing.assert_array_equal(recording.tracks[2999].place, [(2.999, 0), (2.999, 1), (2.999, 2)])
+
+
 def test_a_file_may_be_absent_until_it_is_used_and_is_read_again_when_it_changes(tmp_path, walk):
     with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
         Simulator(scene(str(tmp_path / "absent.csv")), 1, 0)
