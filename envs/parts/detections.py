@@ -36,7 +36,7 @@ class Parameters(arena.Parameters):
     across] the line of sight."""
     missed_detections: Annotated[float | tuple[float, ...], Range(0, 1)] = 0.0
     """Probability that a sensor misses a target that it sees, in one observation; or without identities [at the sensor,
-    at its range], linear in the distance."""
+    at its range, or with tilts at its far edge], linear in the distance."""
     false_detections: Annotated[float, Range(0, 1000)] = 0.0
     """Mean number of detections of no target, of a sensor in one observation, without identities: a Poisson number,
     uniform in the view inside the arena and in front of obstacles, with full knowledge in the arena."""
@@ -223,7 +223,8 @@ class DetectionObserver:
     in random order. The error of a place is normal, with the covariance
     ``along^2 u u' + across^2 (I - u u')``, where u is the unit vector of the line of sight and `position_noise` is
     (along, across); the covariance shown is that of the line of sight to the detection. A target at a share s of the
-    sensor's range is missed with the probability ``near + s (far - near)``, where `missed_detections` is (near, far).
+    sensor's range, or with tilts of the distance of its far edge, is missed with the probability
+    ``near + s (far - near)``, where `missed_detections` is (near, far).
     Every sub-step has its own errors, the same in repeated observations, and the number of targets is not shown.
 
     With the knowledge ``"full"`` a sensor detects all targets, also out of view, and false detections are anywhere
