@@ -138,7 +138,12 @@ class _ShortAttention(torch.autograd.Function):
 def tanh_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> list[Tensor]:
     """Return ``tanh(f(x))``, equation (3), for each linear map f of tokens x."""
     found = [linear(x) for linear in maps]
-    plain = not tanh_pays(x) or is_transformed(*found) or any(u.dtype != x.dtype for u in found)
+    plain = (
+        not tanh_pays(x)
+        or torch.get_num_threads() > _THREADS_TO
+        or is_transformed(*found)
+        or any(u.dtype != x.dtype for u in found)
+    )
     return [u.tanh() if plain else _Tanh.apply(u) for u in found]
 
 
@@ -147,13 +152,10 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        if torch.get_num_threads() > _THREADS_TO:
-            output = (x + x).sigmoid_().mul_(2.0).sub_(1.0)
-        else:
-            from hitmac.perception import short_sequences as kernels
+        from hitmac.perception import short_sequences as kernels
 
-            output = x.clone(memory_format=torch.contiguous_format)
-            kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
+        output = x.clone(memory_format=torch.contiguous_format)
+        kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
         ctx.save_for_backward(output)
         return output
 

@@ -52,9 +52,9 @@ def compiled(monkeypatch):
     monkeypatch.setattr(fast_paths, "_THREADS_TO", torch.get_num_threads())
 
 
-@pytest.fixture(params=["kernel", "sigmoid"])
-def fast_tanh(request, compiled, monkeypatch):
-    if request.param == "sigmoid":
+@pytest.fixture(params=["few", "many"])
+def threads(request, compiled, monkeypatch):
+    if request.param == "many":
         monkeypatch.setattr(fast_paths, "_THREADS_TO", 0)
 
 
@@ -119,6 +119,7 @@ def test_tanh_of_any_float():
     to_tanh(found, np.zeros(given.shape[1], np.float32))
     np.testing.assert_allclose(found, np.tanh(given.astype(np.float64)), rtol=4e-7)
     assert np.abs(found).max() <= 1
+    assert (np.abs(found[np.abs(given) > 9.01]) == 1).all()  # a saturated unit has no gradient, 1 - y^2
     numbers = np.array([[0.0, np.nan]], np.float32)
     to_tanh(numbers, np.array([1.0, 1.0], np.float32))
     np.testing.assert_allclose(numbers, [[np.tanh(1.0), np.nan]], rtol=4e-7)
@@ -177,11 +178,12 @@ def test_defaults_of_type_and_device_do_not_matter(compiled):
     assert torch.equal(found, plain)
 
 
-def test_the_maps_have_exact_derivatives(fast_tanh):
+def test_the_maps_have_exact_derivatives_and_keep_small_numbers(threads):
     net, x = AttentionLayer(3, 4), torch.randn(2, 3, 3, requires_grad=True)
     inputs = [x, *net.parameters()]
     found = (gradients(gradients(maps, inputs), inputs) for maps in (net.project(x), plain_maps(net, x)))
     same(*found, rtol=1e-4, atol=1e-4)
+    same(net.project(1e-8 * x), plain_maps(net, 1e-8 * x), rtol=1e-6, atol=0)
 
 
 # ---- attention over long sequences ----
