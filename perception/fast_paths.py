@@ -115,23 +115,25 @@ class _ShortAttention(torch.autograd.Function):
         kernels.to_tanh(projected.numpy(), bias.numpy())
         every = all(mask is None for _, mask in among) and sum(rows.numel() for rows, _ in among) == len(x)
         ctx.new = Tensor.new_empty if every else Tensor.new_zeros  # the kernels write the rows of valid tokens
-        output, ctx.kept = ctx.new(x, (len(x), len(bias) // 3)), []
+        output, ctx.scale = ctx.new(x, (len(x), len(bias) // 3)), np.float32(scale)
+        kept: list[Tensor] = []
         for rows, mask in among:
-            valid = np.zeros((0, 0), np.bool_) if mask is None else mask.contiguous().numpy()
-            own = rows.contiguous().numpy(), valid, np.float32(scale)
-            ctx.kept.append((*own, np.empty((len(rows), heads, rows.shape[1], rows.shape[1]), np.float32)))
-            kernels.attend(projected.numpy(), *ctx.kept[-1], output.numpy())
-        ctx.save_for_backward(x, weight, projected)
+            valid = rows.new_empty(0, 0, dtype=torch.bool) if mask is None else mask.contiguous()
+            rows, weights = rows.contiguous(), x.new_empty(len(rows), heads, rows.shape[1], rows.shape[1])
+            kernels.attend(projected.numpy(), rows.numpy(), valid.numpy(), ctx.scale, weights.numpy(), output.numpy())
+            kept += rows, valid, weights
+        ctx.save_for_backward(x, weight, projected, *kept)
         return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from hitmac.perception import short_sequences as kernels
 
-        x, weight, projected = ctx.saved_tensors
+        x, weight, projected, *kept = ctx.saved_tensors
         found, dz = ctx.new(x, projected.shape), gradient.contiguous().numpy()
-        for kept in ctx.kept:
-            kernels.differentiate(projected.numpy(), *kept, dz, found.numpy())
+        for rows, valid, weights in zip(kept[::3], kept[1::3], kept[2::3], strict=True):
+            own = rows.numpy(), valid.numpy(), ctx.scale, weights.numpy()
+            kernels.differentiate(projected.numpy(), *own, dz, found.numpy())
         return found @ weight if ctx.needs_input_grad[0] else None, found.t() @ x, found.sum(0), None, None, None
 
 
@@ -372,7 +374,7 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
     `one_bucket` pads all groups to the size of the largest.
     """
     length, device = keys.shape[0], keys.device
-    if not one_bucket and length == 0:
+    if not is_recorded() and length == 0:
         return Groups([], keys)
     order = (keys * ranks + rank).argsort()
     counts = keys.new_zeros(number + 1).scatter_add(0, keys, torch.ones_like(keys))

@@ -151,6 +151,13 @@ def test_short_sequences(length, options, masked, swapped, compiled, monkeypatch
         assert (one - other).norm() <= 1e-5 * other.norm() + 1e-6
 
 
+def test_the_kernels_keep_tensors_of_autograd_alone_which_a_backward_pass_frees(compiled):
+    shapes, x = [], torch.randn(3, 4, 16)
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: shapes.append(kept.shape) or kept, lambda kept: kept):
+        AttentionLayer(16, 16, num_heads=2)(x)
+    assert (3, 2, 4, 4) in shapes  # the weights
+
+
 def test_a_sequence_does_not_depend_on_the_others(compiled):
     net, x = layer(), torch.randn(5, 4, 16)
     whole = net(x)[0]
