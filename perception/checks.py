@@ -113,10 +113,12 @@ def check_index(name: str, index: Tensor, shape: tuple[int | str, ...]) -> None:
         raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({', '.join(map(str, shape))})")
 
 
-def check_repetition(name: str, index: Tensor, valid: Tensor) -> None:
-    """Raise ValueError if a list (..., k) on a CPU repeats an entry that is valid."""
+def check_entries(name: str, index: Tensor, valid: Tensor, number: float = float("inf")) -> None:
+    """Raise ValueError if a list (..., k) on a CPU repeats an entry that is valid, or one is `number` or more."""
     if can_read(index):
         entries = torch.where(valid, index.to(torch.int64), -1).sort(-1).values
+        if (beyond := entries >= number).any():
+            raise ValueError(f"{name} holds {entries[beyond][0]}; expected indices under {number}, -1 in empty places")
         repeated = (entries[..., 1:] == entries[..., :-1]) & (entries[..., 1:] >= 0)
         if repeated.any():
             place = tuple(repeated.nonzero()[0, :-1].tolist())

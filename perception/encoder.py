@@ -282,7 +282,7 @@ class AgentTargetEncoder(nn.Module):
 
         Raises:
             ValueError: `targets` for an encoder that attends over ``"pairs"``, `neighbours` for one that does not
-                attend over ``"agents"``; on a CPU, a list that repeats an index.
+                attend over ``"agents"``; on a CPU, a list that repeats an index, or neighbours of n or more.
             TypeError: `targets` or `neighbours` are no whole numbers.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")

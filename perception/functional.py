@@ -306,6 +306,6 @@ class Weights(NamedTuple):
     agents: Tensor | None = None
     """(..., h, n, n): from each agent to each; with `neighbours` (..., h, n, l), to each in its list. With ``"axes"``
     for each target (..., m, h, n, n); with lists (..., m, h, c, c), between the up to c agents that list the target, in
-    their order, where m is the highest listed index + 1."""
+    their order, where m is the highest index in a valid place + 1."""
     pairs: Tensor | None = None
     """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import as_mask, check_index, check_repetition
+from hitmac.perception.checks import as_mask, check_entries, check_index
 from hitmac.perception.fast_paths import (
     LISTED_TO,
     Bucket,
@@ -100,10 +100,10 @@ class SparsePairs(AllPairs):
         if targets is not None:
             check_index("targets", targets, tuple(shape))
             valid = valid & (targets >= 0)
-            check_repetition("targets", targets, valid)
+            check_entries("targets", targets, valid)
         if neighbours is not None:
             check_index("neighbours", neighbours, (*scenes, n, "any"))
-            check_repetition("neighbours", neighbours, neighbours >= 0)
+            check_entries("neighbours", neighbours, neighbours >= 0, n)
         super().__init__(valid, dense.pooling, dense.need_weights)
         self.neighbours = neighbours
         rows = valid.reshape(self.present.numel(), k)
@@ -115,12 +115,15 @@ class SparsePairs(AllPairs):
             self.places, self.rows = group_rows(rows)
         self.agent = torch.div(self.places, max(k, 1), rounding_mode="floor")  # (T,)
         if by_target and targets is not None:  # the pairs of each target, of one scene after the other
-            self.num_targets = as_size(targets.max() + 1) if is_recorded() or targets.numel() else 1
-            keys = targets.reshape(-1).to(torch.int64).index_select(0, self.places)
-            keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * self.num_targets
+            listed = torch.where(valid, targets.to(torch.int64), -1).reshape(-1).index_select(0, self.places)
+            self.num_targets = as_size(listed.max() + 1) if is_recorded() or listed.numel() else 1
+            keys = listed + torch.div(self.agent, max(n, 1), rounding_mode="floor") * self.num_targets
             number = max(math.prod(scenes) * self.num_targets, 1)
             if self.every_place:
-                keys = torch.where(valid.flatten(), keys, number)
+                keys = torch.where(listed >= 0, keys, number)
+            elif number > len(keys):  # so that large indices, such as those of tracks, take no memory
+                found, keys = keys.unique(return_inverse=True)
+                number = len(found)
             self.columns = group_tokens(keys, number, self.agent, max(rows.shape[0], 1), one_bucket=self.every_place)
 
     def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
@@ -196,7 +199,8 @@ class SparsePairs(AllPairs):
 def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
     """Apply a layer within each group of tokens x (T, f); return the outputs and the weights of the last bucket."""
     if not groups.buckets:  # no token at all: through the layer, so that its parameters have gradients, of 0
-        return layer(x.unsqueeze(0))[0].squeeze(0), None
+        z, _, *weights = layer(x.unsqueeze(0), need_weights=need_weights)
+        return z.squeeze(0), weights[0] if weights else None
     if not is_two_steps(layer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs), None

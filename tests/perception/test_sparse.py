@@ -85,6 +85,15 @@ def test_short_lists_are_a_mask_that_is_1_for_what_is_listed(over, layer, k):
     same((of_listed(of_pairs), *expected), (of_near, *found))
 
 
+def test_targets_of_large_indices_are_any_others():
+    """Numbers of tracks, say; those of masked places are not read at all."""
+    net, (pairs, mask), (targets, _) = encoder("axes"), scene(), everything()
+    same(net(pairs, mask, targets=targets * 10**14), net(pairs, mask))
+    found = net(pairs, mask, targets=torch.where(mask, targets, 10**14), need_weights=True)
+    same(found[0], net(pairs, mask))
+    assert found[1].agents.shape[1] == M
+
+
 def test_neighbours_are_a_mask_between_the_agents():
     net, (pairs, _) = AgentTargetEncoder(D, 8).double(), scene()
     near = torch.tensor([[0, 1, -1], [0, 1, 2], [1, 2, -1], [3, 4, -1], [3, 4, -1]]).expand(2, N, 3)
@@ -109,7 +118,9 @@ def test_nothing_listed_gives_finite_zeros(over):
         neighbours = torch.arange(shape[1]).unsqueeze(-1).expand(*shape[:2], 1)
         lists = {"targets": targets} | ({"neighbours": neighbours} if over == "agents" else {})
         for mask in (torch.zeros(shape), None):
-            features = net(pairs, mask, **lists)
+            features, weights = net(pairs, mask, **lists, need_weights=True)
+            same(features, net(pairs, mask, **lists))
+            assert not any(found.any() for found in weights if found is not None)
             assert [tuple(one.shape) for one in features] == [(*shape, 8), (*shape[:2], 8), (shape[0], 8)]
             assert not any(feature.any() for feature in features)
 
@@ -179,6 +190,7 @@ def test_lists_are_mapped_over_scenes(over):
         ("axes", {"targets": [[0]]}, TypeError, "targets is a list; expected a tensor"),
         ("axes", {"neighbours": torch.zeros(2, N, 2).int()}, ValueError, "attend_over='axes' does not use it"),
         ("agents", {"neighbours": torch.zeros(2, M, 2).int()}, ValueError, r"neighbours .* \(2, 7, 2\); .* 5, any"),
+        ("agents", {"neighbours": torch.full((2, N, 1), N)}, ValueError, "neighbours holds 5; expected .* under 5"),
     ],
 )
 def test_bad_lists(over, lists, error, says):
