@@ -235,15 +235,20 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
 
 
-def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """Return `x` (..., L, d) with zeros for NaN, and for numbers too large for a score, where `seen` is False."""
-    return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
+def finite_if_unseen(x: Tensor, seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return `x` (..., L, d) with zeros, where `seen` is False, for NaN and numbers too large for a score in `dtype`.
+
+    In half precision, whose square root of the largest number is 256, only infinity is too large.
+    """
+    most = max(torch.finfo(dtype).max ** 0.5, torch.finfo(torch.float16).max)
+    return torch.where(seen.unsqueeze(-1) | (x.abs() <= most), x, 0.0)
 
 
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
     """Sum the tokens, as the paper does; the result grows with their number."""
-    if x.requires_grad and not is_recorded() and x.shape[-2] > SHORT_TO:
+    if x.requires_grad and not is_recorded() and x.shape[-2] > SHORT_TO and not torch._C._is_any_autocast_enabled():
         # A product: the gradient of a sum is an expanded view, for which products and fused attention take long.
+        # Autocast would round it to half precision.
         return (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2)
     return x.sum(-2)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_attended, check_heads, check_keys, check_pairs, check_share, check_widths
-from hitmac.perception.functional import Score, attend_heads, finite_if_unseen, make_score
+from hitmac.perception.functional import Score, attend_heads, finite_if_unseen, make_score, zero_masked
 
 
 class TokenEmbedding(nn.Module):
@@ -157,13 +157,12 @@ class MultiHeadAttention(nn.Module):
         value = key if value is None else value
         check_attended(query, key, value, causal, [linear.in_features for linear in (self.query, self.key, self.value)])
         mask = pairwise_mask(query, key, value, mask, key_mask)
-        if mask is not None:
-            seen = mask.any(-2)
-            query = finite_if_unseen(query, seen) if query is key else query
-            key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
-        query, key, value, dropout = self.query(query), self.key(key), self.value(value), self.dropout * self.training
-        options = self.score, causal, dropout, need_weights
-        heads, weights = attend_heads(query, key, value, mask, self.num_heads, *options)
+        seen = None if mask is None else mask.any(-2)
+        of_key, of_value = self.key(zero_masked(key, seen)), self.value(zero_masked(value, seen))
+        if query is key and seen is not None:
+            query = finite_if_unseen(query, seen, of_key.dtype)  # that of the scores, also under autocast
+        options = self.score, causal, self.dropout * self.training, need_weights
+        heads, weights = attend_heads(self.query(query), of_key, of_value, mask, self.num_heads, *options)
         return self.output(heads), weights
 
 
@@ -230,7 +229,7 @@ class EncoderBlock(nn.Module):
         See :meth:`hitmac.perception.MultiHeadAttention.forward`.
         """
         mask = pairwise_mask(x, x, x, mask, key_mask)
-        x = x if mask is None else finite_if_unseen(x, mask.any(-2))
+        x = x if mask is None else finite_if_unseen(x, mask.any(-2), x.dtype)
         first, second = self.norms
         attended, weights = self.attention(
             first(x) if self.norm_first else x, mask=mask, causal=causal, need_weights=need_weights

@@ -61,6 +61,13 @@ def test_poolings_by_hand():
     torch.testing.assert_close(weighted, torch.tensor([2.5, -2.5]))  # weights 1/4 and 3/4
 
 
+@pytest.mark.parametrize("pooling", FIXED_POOLINGS)
+def test_autocast_pools_in_the_precision_of_the_tokens(pooling):
+    x = torch.full((2, 9, 3), 3e4, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert torch.equal(pool(x, None, pooling), pool(x.detach(), None, pooling))
+
+
 @pytest.mark.parametrize(
     ("inputs", "options", "says"),
     [

@@ -77,6 +77,22 @@ def test_the_meaning_of_a_mask_does_not_depend_on_sizes(batch, length, make):
             torch.testing.assert_close(module(x[b], mask=triangle, key_mask=padding[b])[0], masked[b])
 
 
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+def test_half_precision_takes_large_numbers_that_no_query_sees(make):
+    """Padding is ignored, also where autocast makes it infinite, and a query is not zeroed."""
+    module, x, there = make(), torch.randn(1, 4, 8), torch.tensor([[1, 1, 1, 0]])
+    expected = module(x, key_mask=there)[0]
+    x[0, 3] = 1e5
+    with torch.autocast("cpu", torch.float16):
+        found = module(x, key_mask=there)[0].float()
+    torch.testing.assert_close(found[:, :3], expected[:, :3], atol=0.02, rtol=0)
+    found[:, :3].square().sum().backward()
+    assert all(one.grad.isfinite().all() for one in module.parameters())
+    x[0, 3], mask = 300.0 * torch.randn(8), torch.ones(4, 4).tril(-1)
+    expected = module(x, mask=mask)[0]
+    torch.testing.assert_close(module.half()(x.half(), mask=mask)[0].float(), expected, atol=0.05, rtol=0.02)
+
+
 @pytest.mark.parametrize("score", SCORES)
 def test_queries_keys_and_values_of_widths_and_leading_axes_of_their_own(score):
     module = MultiHeadAttention(8, 2, query_dim=3, key_dim=4, value_dim=5, score=score).double()
