@@ -75,6 +75,8 @@ class EntityEncoder(nn.Module):
         num_frequencies: int = 0,
     ) -> None:
         super().__init__()
+        if not kinds:
+            raise ValueError("kinds is empty; expected the width of one kind or more, by name")
         self.kinds = dict(zip(kinds, check_widths(**kinds), strict=True))
         check_choice("attention", attention, ENTITY_BLOCKS)
         config = EncoderConfig(
@@ -86,7 +88,7 @@ class EntityEncoder(nn.Module):
         widths = zip(names, self.kinds.values(), strict=True)
         self.embed = nn.ModuleDict({name: feature_layers(width, config) for name, width in widths})
         of_kind = nn.init.xavier_uniform_(torch.empty(len(names), config.weight_dim))
-        self.of_kind = nn.ParameterDict(zip(names, of_kind, strict=True))
+        self.of_kind = nn.ParameterDict(zip(names, map(torch.clone, of_kind), strict=True))  # each in its own memory
         self.blocks = nn.ModuleList(ENTITY_BLOCKS[attention](config) for _ in range(config.num_blocks))
 
     def forward(self, entities: Mapping[str, Tensor], masks: Mapping[str, Tensor] | None = None) -> EntityFeatures:
@@ -158,7 +160,7 @@ class SelectionHead(nn.Module):
 
         Returns:
             The logits (..., count), or (..., count + 1) with `none`. Masked ones are the lowest finite number of their
-            dtype, so their probability is 0 where any candidate is left. Where none is left, all logits are equal: the
+            dtype, so their probability is 0 where any candidate is left. Where none is left, all logits are 0: the
             distribution is uniform and its gradients are 0, so use ``none=True`` or discard the choice. Masked
             candidates may be NaN or infinite.
         """
@@ -170,4 +172,5 @@ class SelectionHead(nn.Module):
             candidates = torch.cat((candidates, self.none.expand(*candidates.shape[:-2], -1, -1)), -2)
             mask = None if mask is None else nn.functional.pad(mask, (0, 1), value=True)
         logits = self.score(self.query(query).unsqueeze(-2), self.candidate(candidates)).squeeze(-2)
-        return masked_scores(logits, mask)
+        logits = masked_scores(logits, mask)
+        return logits if mask is None else logits * mask.any(-1, keepdim=True)

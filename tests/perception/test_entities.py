@@ -100,6 +100,10 @@ def test_a_scene_of_a_batch_is_the_scene_alone(options):
         same(flat(net(entities, {kind: mask.to(dtype) for kind, mask in masks.items()})), together, rtol=0, atol=0)
 
 
+def test_the_embedding_of_each_kind_has_its_own_memory():
+    assert len({one.untyped_storage().data_ptr() for one in EntityEncoder(KINDS, 8).of_kind.values()}) == 3
+
+
 def test_only_the_embeddings_tell_kinds_apart():
     net, (one, other) = EntityEncoder({"cats": 3, "dogs": 3}, 8), torch.randn(2, 2, 3)
     swapped = (net({"cats": a, "dogs": b}).global_feature for a, b in ((one, other), (other, one)))
@@ -182,7 +186,7 @@ def test_masked_candidates_are_never_chosen_and_change_nothing(none, there, lead
     left = [*order, *([5] if none else [])]
     torch.testing.assert_close(found[..., left], expected)
     masked = [place for place in range(5) if not mask[place]]
-    assert (found[..., masked] == torch.finfo(found.dtype).min).all()
+    assert (found[..., masked] == (torch.finfo(found.dtype).min if left else 0)).all()
     if left:
         assert not found.softmax(-1)[..., masked].any()
         assert not torch.isin(Categorical(logits=found).sample((50,)), torch.tensor(masked)).any()
@@ -200,6 +204,7 @@ def test_where_nothing_can_be_chosen(dtype):
     head = SelectionHead(8).to(dtype)
     chosen = Categorical(logits=head(query, candidates, mask))
     torch.testing.assert_close(chosen.probs, torch.full((2, 3), 1 / 3, dtype=dtype))
+    torch.testing.assert_close(chosen.entropy(), torch.full((2,), 3, dtype=dtype).log())
     (chosen.log_prob(torch.tensor([0, 2])).sum() + chosen.entropy().sum()).backward()
     assert not any(one.grad.any() for one in head.parameters())
     assert head(query, candidates[:, :0]).shape == (2, 0)
@@ -302,6 +307,7 @@ ENTITIES = {kind: torch.zeros(2, 3, width).double() for kind, width in KINDS.ite
 
 
 @pytest.mark.parametrize(("call", "says"), [
+    (lambda: EntityEncoder({}), "kinds is empty; expected the width of one kind or more"),
     (lambda: EntityEncoder(KINDS, attention="dot"), "attention is 'dot'; it must be one of transformer, tanh"),
     (lambda: EntityEncoder(KINDS, num_heads=3), "num_heads is 3; it must be a divisor of the width"),
     (lambda: encoder()({"items": ENTITIES["items"]}), "entities are of items, masks of none; expected the"),
