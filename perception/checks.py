@@ -80,9 +80,9 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
 def unless_full(mask: Tensor) -> Tensor | None:
     """Return a bool mask, or None if its values may be read and all are True: attention without a mask is faster.
 
-    Most scenes are complete.
+    Most scenes are complete. A mask of no target is kept, since without any pair an agent is absent.
     """
-    return None if can_read(mask) and bool(mask.all()) else mask
+    return None if can_read(mask) and mask.shape[-1] and bool(mask.all()) else mask
 
 
 def check_tokens(

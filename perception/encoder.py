@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
+from hitmac.perception.fast_paths import is_recorded
 from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, pool, xavier_linear, zero_masked
 from hitmac.perception.recurrent import RecurrentLayer
 from hitmac.perception.sparse import AllPairs, SparsePairs
@@ -98,7 +99,7 @@ class FlatEncoder(nn.Module):
         )
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
-        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does."""
+        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; absent pairs and agents are not zero."""
         mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
@@ -286,6 +287,8 @@ class AgentTargetEncoder(nn.Module):
             TypeError: `targets` or `neighbours` are no whole numbers.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, "pairs", "agents, targets")
+        if not is_recorded() and pairs.shape[-2] == 0:  # no agent has a pair
+            mask = pairs.new_empty(pairs.shape[:-1], dtype=torch.bool)
         way = ATTEND_OVER[self.attend_over]
         scenes = AllPairs(mask, self.pooling, need_weights)
         if neighbours is not None and self.attend_over != "agents":

@@ -55,6 +55,7 @@ def test_order_batches_and_padding_of_any_number_of_agents_and_targets(over, poo
     shuffled = net(pairs[..., agents, :, :][..., targets, :])
     per_target = whole.per_target[..., agents, :, :][..., targets, :]
     same(shuffled, (per_target, whole.per_agent[..., agents, :], whole.global_feature))
+    same(whole, net(pairs, torch.ones(*lead, n, m)))
     if lead:
         same(net(pairs[-1]), (feature[-1] for feature in whole))
     padded = torch.nn.functional.pad(pairs, (0, 0, 0, 2, 0, 1), value=torch.inf)  # one more agent, two more targets
@@ -62,7 +63,7 @@ def test_order_batches_and_padding_of_any_number_of_agents_and_targets(over, poo
     mask[..., :n, :m] = True
     more = net(padded, mask)
     found = more.per_target[..., :n, :m, :], more.per_agent[..., :n, :], more.global_feature
-    same(found, whole if n * m else map(torch.zeros_like, whole))
+    same(found, whole)
     assert not more.per_target[~mask].any()
     assert not more.per_agent[..., n:, :].any()
 

@@ -36,6 +36,12 @@ def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
     torch.testing.assert_close(policy.predict_values(shown), policy.value_net(features, None))
 
 
+def test_sensors_stay_where_there_is_no_target_at_all():
+    policy, shown = built()
+    probabilities = policy.get_distribution({name: part[:, :, :0] for name, part in shown.items()}).distribution.probs
+    assert (probabilities[..., 0] == 1).all()
+
+
 def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one():
     policy, shown = built("hit-mac-3x2", "Coordinator")
     features = policy.features_extractor.encoder(shown["pairs"])
