@@ -4,6 +4,7 @@ This package contains no part of that program. Its checkpoints are read as tenso
 """
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +94,10 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
         content = content.get("model", content)
     if not isinstance(content, dict) or not all(
         isinstance(name, str) and isinstance(x, Tensor) and x.layout == torch.strided and x.is_floating_point()
+        and not x.is_nested and x.is_contiguous()  # each as large in the file as in the network
         for name, x in content.items()
-    ):
-        raise ValueError(f"{path} does not hold a dictionary of floating-point tensors")
+    ):  # fmt: skip
+        raise ValueError(f"{path} does not hold a dictionary of whole floating-point tensors")
     try:
         return from_tensors(content)
     except ValueError as error:
@@ -105,23 +107,31 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
 def from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator | ReleasedExecutor:
     """Build the network from tensors with the names of the published program.
 
-    Raises ``ValueError`` with the name of a tensor that is missing, unknown, of another shape or not finite.
+    Raises ``ValueError`` with the name of a tensor that is missing, unknown, given twice, of another shape or not
+    finite in the network's type.
     """
-    coordinator, found = any("Shapley" in name for name in tensors), {}
+    coordinator = any("Shapley" in name for name in tensors)
+    found: dict[str, tuple[str, Tensor]] = {}
     for theirs, value in tensors.items():
         name = theirs
         for part, own_part in (_COORDINATOR if coordinator else _EXECUTOR).items():
             name = name.replace(part, own_part)
+        if name in found:
+            raise ValueError(f"{found[name][0]} and {theirs} are the same tensor; expected one of them")
         found[name] = theirs, torch.as_tensor(value)
     first = "encoder.0.weight" if coordinator else "attention.Q.weight"  # (weight_dim, feature_dim)
     _, weight = found.get(first, (first, torch.empty(1, 1)))
     if weight.ndim != 2:
         raise ValueError(f"{first} has shape {tuple(weight.shape)}; it must have two axes")
-    net = (ReleasedCoordinator if coordinator else ReleasedExecutor)(weight.shape[1], weight.shape[0])
-    if bad := [theirs for theirs, value in found.values() if not value.isfinite().all()]:
-        raise ValueError(f"{bad[0]} holds a number that is not finite")
+    build = partial(ReleasedCoordinator if coordinator else ReleasedExecutor, weight.shape[1], weight.shape[0])
+    state = {name: value for name, (_, value) in found.items()}
     try:
-        net.load_state_dict({name: value for name, (_, value) in found.items()})
+        with torch.device("meta"):  # without memory: names and shapes may not fit
+            build().load_state_dict(state, assign=True)
     except RuntimeError as error:
         raise ValueError(" ".join(str(error).split())) from None
+    net = build()
+    net.load_state_dict(state)
+    if bad := [found[name][0] for name, value in net.state_dict().items() if not value.isfinite().all()]:
+        raise ValueError(f"{bad[0]} holds a number that is not finite")
     return net

@@ -18,7 +18,7 @@ from torch import nn
 
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.entities import EntityPolicy
-from hitmac.agents.learned.policy import AttentionPolicy, check_lists
+from hitmac.agents.learned.policy import CREDITS, CRITICS, AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
 from hitmac.agents.policy import PaddedActions, PerSensor, Policy, Steps, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, check_features, space_of
@@ -31,7 +31,7 @@ from hitmac.envs.tasks.base import own_observation_space, own_turning_space, tur
 from hitmac.envs.tasks.executor import goals_space
 from hitmac.envs.validation import IMPORT_HINT, in_short, is_among
 from hitmac.perception import EncoderConfig
-from hitmac.perception.checks import check_choice
+from hitmac.perception.checks import check_choice, is_whole
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
 
 FORMAT = "hitmac-policy"
@@ -79,6 +79,10 @@ class PolicyConfig:
         object.__setattr__(self, "policy", {"encoder_config": encoder} | POLICY_DEFAULTS | rest)
         object.__setattr__(self, "nearness", checked_nearness(self.nearness))
         check_choice("memory", self.policy["memory"], MEMORIES)
+        check_choice("credit", self.policy["credit"], CREDITS)
+        check_choice("critic", self.policy["critic"] or "amc", CRITICS)
+        if not all(is_whole(seed, 0) for seed in self.training_seeds):
+            raise ValueError(f"training_seeds is {self.training_seeds!r}; it must hold two whole numbers, 0 or more")
         if self.nearness and self._needs_all:
             raise ValueError(f"nearness is {self.nearness!r}; it must be empty, since {self._needs_all}")
 
@@ -199,9 +203,12 @@ def load_policy(
         scenario = config.scenario if scenario is None else load_scenario(scenario)
         config = config.shown(scenario, nearness)
     _check_fits(folder, config, scenario := scenario or config.scenario)
+    tensors = read_tensors(path := folder / "policy.safetensors")
+    with torch.device("meta"):  # without memory: a configuration may ask for more than there is
+        check_tensors(build_policy(config, scenario), tensors, path)
     with torch.random.fork_rng():  # first weights, which are replaced: a training that loads draws the same numbers
         policy = build_policy(config, scenario)
-    put_tensors(policy, read_tensors(folder / "policy.safetensors"), folder / "policy.safetensors")
+    put_tensors(policy, tensors, path)
     policy.set_training_mode(False)
     return policy, config
 
@@ -284,8 +291,8 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
 
 
-def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Copy `tensors`, read from `path`, into the policy; raise ValueError if any does not fit, and change none."""
+def check_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Raise ValueError unless `tensors`, read from `path`, have the names and shapes of the policy's."""
     own = tensors_of(policy)
     for name in own.keys() ^ tensors.keys():
         verb = "lacks the tensor" if name in own else "holds the unknown tensor"
@@ -293,8 +300,18 @@ def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Pa
     for name, tensor in tensors.items():
         if tensor.shape != own[name].shape:
             raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
+        if not tensor.is_floating_point():
+            raise ValueError(f"{path}: {name} is {tensor.dtype}; it must be of a floating-point type")
+
+
+def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Copy `tensors`, read from `path`, into the policy; raise ValueError if any does not fit, and change none."""
+    check_tensors(policy, tensors, path)
+    own = tensors_of(policy)
+    tensors = {name: tensor.to(own[name].dtype) for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
         if not tensor.isfinite().all():
-            raise ValueError(f"{path}: {name} has a value that is not finite")
+            raise ValueError(f"{path}: {name} has a value that is not finite in {tensor.dtype}")
     for name, tensor in tensors.items():
         own[name].copy_(tensor)
 

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hitmac.agents.learned.checkpoint import FILES, put_tensors, read_tensors, write_files
+from hitmac.agents.learned.checkpoint import FILES, check_tensors, put_tensors, read_tensors, write_files
 from hitmac.agents.learned.policy import beside_global, perceptron
 from hitmac.agents.policy import Observation, Starts, State, padded_actions
 from hitmac.envs.files import read_text
 from hitmac.envs.observation import check_features
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import DECISIONS, Scenario
 from hitmac.envs.tasks.base import decisions_of, rows_of_sensors
 from hitmac.envs.validation import shortly
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
@@ -79,6 +79,12 @@ class GroupConfig:
     """``{"widths": [...], "activation": ...}`` of :func:`perceptron_of`, or the options of the encoder."""
     training_seeds: tuple[int, int]
     """First and last seed of the training scenes."""
+
+    def __post_init__(self) -> None:
+        if not {"turn"} <= set(self.decisions) <= set(DECISIONS):
+            raise ValueError(f"decisions is {self.decisions!r}; it must hold turn, and no other than {list(DECISIONS)}")
+        if not isinstance(self.continuous, bool):
+            raise ValueError(f"continuous is {self.continuous!r}; it must be True or False")
 
     def build(self) -> nn.Module:
         """Return the network, untrained."""
@@ -141,8 +147,10 @@ def load_group_policy(folder: Path, scenario: Scenario) -> GroupPolicy:
             raise ValueError(f"its format must be {FORMAT}, version {VERSION}")
         parts = {name: tuple(plain[name]) for name in ("decisions", "training_seeds")}
         config = GroupConfig(**plain | parts | {"features": check_features(plain["features"])})
-        net = config.build()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        with torch.device("meta"):  # without memory: a configuration may ask for more than there is
+            empty = config.build()
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise ValueError(f"{config_file} is not that of a policy of a group: {shortly(repr(error))}") from None
-    put_tensors(net, read_tensors(tensors), tensors)
+    check_tensors(empty, found := read_tensors(tensors), tensors)
+    put_tensors(net := config.build(), found, tensors)
     return GroupPolicy(net.eval(), config, scenario)

@@ -74,6 +74,9 @@ def test_checkpoints_by_the_equations_of_the_networks(tmp_path):
         ({"colour.weight": torch.zeros(1)}, r"Unexpected key\(s\) in state_dict: \"colour.weight\""),
         ({"actor.actor_linear.weight": torch.zeros(3, 8)}, r"size mismatch for actor.weight"),
         ({"attention.V.bias": torch.full((8,), torch.nan)}, "attention.V.bias holds a number that is not finite"),
+        ({"attention.V.bias": torch.full((8,), 1e300, dtype=torch.float64)}, "V.bias holds a number"),
+        ({"encoder.0.bias": torch.zeros(8)}, "encoder.features.0.bias and encoder.0.bias are the same tensor"),
+        ({"encoder.features.0.weight": torch.zeros(()).expand(10**7, 10**7)}, "size mismatch for encoder.0.bias"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(change, says):
@@ -88,6 +91,7 @@ class Evil:
         return os.system, ("touch evil",)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_files_that_hold_other_things_are_refused_and_run_no_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError, match="absent"):
@@ -95,6 +99,8 @@ def test_files_that_hold_other_things_are_refused_and_run_no_code(tmp_path, monk
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04 cut")
     contents = {"evil": {"model": Evil()}, "list": [1, 2], "whole": {"a": torch.zeros(3, dtype=torch.int64)}}
     contents["numbered"] = {0: torch.zeros(1)}
+    contents["expanded"] = {"attention.Q.weight": torch.zeros(()).expand(10**7, 10**7)}
+    contents["nested"] = {"attention.Q.weight": torch.nested.as_nested_tensor([torch.zeros(2), torch.zeros(3)])}
     for name, content in contents.items():
         torch.save(content, f"{name}.pth")
     for name in ("cut", *contents):

@@ -103,6 +103,8 @@ def test_a_checkpoint_holds_what_is_shown(tmp_path):
         ({"task": "Chess"}, "task is 'Chess'; it must be one of Coverage, Executor, Coordinator"),
         ({"task": "Executor", "options": {"idle": "hold"}}, "for Executor it may hold padding"),
         ({"memory": "lstm"}, "memory is 'lstm'"),
+        ({"critic": 5}, "critic is 5; it must be one of amc, "),
+        ({"credit": {}}, "credit is {}; it must be one of team, "),
     ],
 )
 def test_configurations_that_cannot_be_are_refused(options, message):
@@ -141,6 +143,8 @@ def cut(folder):
         (edit(lambda tensors: tensors.update(spy=torch.ones(1))), "holds the unknown tensor spy"),
         (edit(lambda tensors: tensors.update({"value_net.0.bias": torch.ones(3)})), r"shape \(3,\); it must be \(8,\)"),
         (edit(lambda tensors: tensors["value_net.0.bias"].fill_(torch.nan)), "value_net.0.bias has a value"),
+        (edit(lambda tensors: tensors.update({"value_net.0.bias": torch.ones(8).double() * 1e39})), "has a value"),
+        (edit(lambda tensors: tensors.update({"value_net.0.bias": torch.ones(8).cfloat()})), "is torch.complex64; it"),
         (lambda folder: (folder / "config.json").write_text("{"), "is not a JSON file"),
         (lambda folder: (folder / "config.json").write_text("[]"), "is not the configuration of a policy"),
         (configure(version=99), "has version 99; this program reads version 3"),
@@ -149,7 +153,10 @@ def cut(folder):
         (configure(policy={"optimizer_class": "os.system"}), "policy holds optimizer_class; it may hold"),
         (configure(policy={"weight_dim": -3}), "weight_dim is -3"),
         (configure(policy={"encoder_config": {"weight_dim": 3}}), "expected an EncoderConfig"),
+        (configure(policy={"weight_dim": 4096, "num_blocks": 99}), "policy.safetensors lacks the tensor"),
+        (configure(policy={"critic": 5}), "config.json: critic is 5"),
         (configure(training_seeds=[1]), "config.json"),
+        (configure(training_seeds=["a", {}]), r"config.json: training_seeds is \('a', {}\); it must hold two whole"),
     ],
 )
 def test_damaged_checkpoints_are_refused(tmp_path, damage, message):
