@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
-from hitmac.agents.policy import Starts, State
+from hitmac.agents.policy import Starts, State, checked_starts, copied_state
 from hitmac.perception import EncoderConfig, Features
 from hitmac.perception.checks import unless_full
 from hitmac.perception.recurrent import PairMemory
@@ -114,10 +114,13 @@ class RecurrentPolicy(AttentionPolicy):
         """Act as :class:`hitmac.agents.policy.Policy` specifies; the state of a single scene also has a scene axis."""
         self.set_training_mode(False)
         pairs = torch.as_tensor(observation["pairs"], dtype=torch.float32, device=self.device)
-        memory = None if state is None else torch.as_tensor(state[0], device=self.device)
-        starts = None if episode_start is None else torch.as_tensor(episode_start, device=self.device).reshape(1, -1)
+        scenes, memory = pairs.reshape(1, -1, *pairs.shape[-3:]), None
+        if state is not None:
+            shape = (*scenes.shape[1:-1], self.features_extractor.memory.width)
+            memory = torch.as_tensor(copied_state(state, shape)[0], device=self.device)
+        starts = torch.as_tensor(checked_starts(episode_start, scenes.shape[1]), device=self.device).unsqueeze(0)
         with torch.no_grad():
-            logits, _, new = self.unroll(pairs.reshape(1, -1, *pairs.shape[-3:]), memory, starts)
+            logits, _, new = self.unroll(scenes, memory, starts)
             choice = self.action_dist.proba_distribution(action_logits=logits.flatten(1))
             actions = choice.get_actions(deterministic=deterministic).cpu().numpy()
         return actions.reshape(*pairs.shape[:-3], actions.shape[-1]), (new.cpu().numpy(),)

@@ -1,6 +1,7 @@
 """Recurrent policy: its input and its state."""
 
 import numpy as np
+import pytest
 import torch
 
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
@@ -27,6 +28,15 @@ def test_a_scene_of_a_batch_is_played_as_alone_and_its_episode_begins_without_a_
     action, _ = policy.predict({name: array[2] for name, array in shown[0].items()}, deterministic=True)
     np.testing.assert_array_equal(action, together[0, 2])
     assert (played(policy, shown)[0] != together).any()  # it does remember
+
+
+def test_a_state_or_starts_of_other_scenes_are_refused():
+    (policy, _), (shown, *_) = fresh(), observations()
+    for other in ({name: array[:1] for name, array in shown.items()}, {"pairs": shown["pairs"][:, :, :1]}):
+        with pytest.raises(ValueError, match=r"state belongs to other scenes: .* expected \(5, 4, 5, 16\)"):
+            policy.predict(shown, policy.predict(other)[1])
+    with pytest.raises(ValueError, match=r"episode_start is bool of shape \(1,\); it must be bool of shape \(5,\)"):
+        policy.predict(shown, policy.predict(shown)[1], np.array([True]))
 
 
 def test_it_is_equivariant_over_sensors_and_targets():
