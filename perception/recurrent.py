@@ -75,7 +75,7 @@ class RecurrentLayer(nn.Module):
         ahead, behind = (functional.linear(x, weight, bias) for weight, bias in zip(w_in, b_in, strict=True))
         inputs = [torch.stack((ahead, behind.flip(0)), 1)]  # (L, 2, N, 3 H), each direction in its reading order
         if mask is not None:
-            valid = mask.mT.unsqueeze(-1)
+            valid = mask.mT.contiguous().unsqueeze(-1)  # the strides of mT exclude a length of 1 in exports
             inputs.append(torch.stack((valid, valid.flip(0)), 1))  # (L, 2, N, 1)
         weight, bias = torch.stack(w_state).mT, torch.stack(b_state).unsqueeze(1)
 
