@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import as_mask, check_entries, check_index
+from hitmac.perception.checks import as_mask, check_entries, check_index, check_tokens
 from hitmac.perception.fast_paths import (
     LISTED_TO,
     Bucket,
@@ -250,4 +250,5 @@ def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
     The agents of a scene are the rows with any 1 in the mask (B, n, m), 0 and 1 in any dtype, and its targets the
     columns with any 1. A scene without agents or without targets is returned as (0, 0, f), since its mask is all 0.
     """
+    check_tokens(per_target, mask, per_target.shape[-1], "per_target", "B, agents, targets")
     return [scene[valid.any(1)][:, valid.any(0)] for scene, valid in zip(per_target, as_mask(mask), strict=True)]

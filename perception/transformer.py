@@ -5,7 +5,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import check_attended, check_heads, check_keys, check_pairs, check_share, check_widths
+from hitmac.perception.checks import (
+    check_attended,
+    check_heads,
+    check_keys,
+    check_pairs,
+    check_share,
+    check_tokens,
+    check_widths,
+)
 from hitmac.perception.functional import Score, attend_heads, finite_if_unseen, make_score, zero_masked
 
 
@@ -63,6 +71,7 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the positional encoding to x (..., L, embed_dim)."""
+        check_tokens(x, None, self.embed_dim, "x", "L")
         return self.dropout(x + self.encoding(x.shape[-2], dtype=x.dtype, device=x.device))
 
 

@@ -229,3 +229,5 @@ def test_scenes_that_do_not_fit_together_are_refused():
         pad_scenes([])
     with pytest.raises(ValueError, match=r"scene 1 has shape \(2, 3, 5\); it must be \(agents, targets, 6\)"):
         pad_scenes([torch.zeros(2, 3, 6), torch.zeros(2, 3, 5)])
+    with pytest.raises(ValueError, match=r"mask has shape \(2, 3, 5\); it must have shape \(2, 3, 4\)"):
+        unpad_scenes(torch.zeros(2, 3, 4, 8), torch.ones(2, 3, 5))

@@ -199,6 +199,8 @@ def test_what_cannot_be_a_mask_is_refused_and_the_other_named(make):
         (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True), r"keys \(4\) as queries"),
         (lambda: MultiHeadAttention(8, score="cosine"), "score is 'cosine'; it must be one of dot, scaled_dot"),
         (lambda: PositionalEncoding(8, dropout=-0.1), "dropout is -0.1"),
+        (lambda: PositionalEncoding(16)(torch.zeros(2, 5, 1)), r"x has shape \(2, 5, 1\); expected \(..., L, 16\)"),
+        (lambda: PositionalEncoding(16)(torch.zeros(16)), r"x has shape \(16,\)"),
     ],
 )
 def test_bad_input(call, says):
