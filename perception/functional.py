@@ -246,7 +246,8 @@ def finite_if_unseen(x: Tensor, seen: Tensor, dtype: torch.dtype) -> Tensor:
 
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
     """Sum the tokens, as the paper does; the result grows with their number."""
-    if x.requires_grad and not is_recorded() and x.shape[-2] > SHORT_TO and not torch._C._is_any_autocast_enabled():
+    learning = x.requires_grad and not is_recorded()
+    if learning and x.shape[-2] > SHORT_TO and not torch.is_autocast_enabled(x.device.type):
         # A product: the gradient of a sum is an expanded view, for which products and fused attention take long.
         # Autocast would round it to half precision.
         return (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2)
