@@ -581,10 +581,15 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
             defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
+    check_held(options, given)
+    return scaled(options, scenario, given)
+
+
+def check_held(options: AnyJob, given: Collection[str]) -> None:
+    """Raise ValueError if `frame_skip` is among the given options and does not apply."""
     if "frame_skip" in given and isinstance(options, Options) and options.held != options.frame_skip:
         words = "it is always 1 by imitation of a planner and with a learned memory"
         raise ValueError(f"--frame-skip is {options.frame_skip}; {words}")
-    return scaled(options, scenario, given)
 
 
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:

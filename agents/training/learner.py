@@ -360,7 +360,6 @@ class RolloutCallback(BaseCallback):
             self.logger.record(f"rollout/{name}", value)
         if self._clock is not None:
             self._clock.add_point(**self.means)
-            self.model.ent_coef = self._clock.rates[1]
 
 
 class SB3Engine:
@@ -399,7 +398,9 @@ class SB3Engine:
 
     def update(self, clock: TrainingClock) -> None:
         """Collect a rollout and learn from it, with the learning rate and entropy bonus of the clock."""
-        self.model.lr_schedule = lambda _: clock.rates[0]
+        rate, entropy = clock.rates  # of the beginning of the rollout: at its end the last rate would be 0
+        self.model.lr_schedule = lambda _: rate
+        self.model.ent_coef = entropy  # type: ignore[union-attr]  # without effect by imitation
         adapts = self.options.start is not None and not isinstance(self.model, Imitation)
         for name, weight in self.model.policy.named_parameters():
             weight.requires_grad_(name.startswith(CRITIC) or not adapts or clock.fraction >= CRITIC_ALONE)

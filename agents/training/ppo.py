@@ -227,9 +227,13 @@ class PPO(stable_baselines3.PPO):
         return tensor.to(self.device, non_blocking=True)
 
     def _acting(self, env: Any, observation: dict[str, Tensor]) -> Tensor:
-        """Return True (B, k) for the sensors that act on the last observation."""
-        acting = env.acting() if hasattr(env, "acting") else np.ones(env.num_envs, np.bool_)
-        return self._tensor(acting.reshape(len(acting), -1))
+        """Return True (B, k) for sensors whose actions count: they work and, in a whole scene, have a valid pair."""
+        working = env.acting() if hasattr(env, "acting") else np.ones(env.num_envs, np.bool_)
+        acting, mask = self._tensor(working.reshape(len(working), -1)), observation.get("mask")
+        if mask is None or mask.ndim < 3:  # rows of single sensors or targets
+            return acting
+        seeing = mask.bool().any(-1)
+        return acting & (seeing if acting.shape == seeing.shape else seeing.any(-1, keepdim=True))
 
     def _judge(
         self, observation: dict[str, Tensor], threads: ThreadPoolExecutor, *, last: bool = False

@@ -18,7 +18,17 @@ from tqdm import tqdm
 
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import SEED
-from hitmac.agents.training.config import AnyJob, DuelOptions, HitMacOptions, Job, check, flag, levels, with_limits
+from hitmac.agents.training.config import (
+    AnyJob,
+    DuelOptions,
+    HitMacOptions,
+    Job,
+    check,
+    check_held,
+    flag,
+    levels,
+    with_limits,
+)
 from hitmac.agents.training.duel import train_duel
 from hitmac.agents.training.learner import TrainingError
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
@@ -37,7 +47,7 @@ LEASE = 120.0
 
 # Options of the whole group, and options that change the defaults of others.
 _FIXED = {"seed", "seeds", "sweep", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
-_FIXED |= {"scenario", "set", "knowledge", "tracks", "columns", "episodes"}
+_FIXED |= {"scenario", "set", "knowledge", "tracks", "columns", "episodes", "nearest", "per_sensor"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that SIGTERM ended before its first update
@@ -101,6 +111,7 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
         words = " ".join(f"{name}={text}" for name, (text, _) in zip(varied, combination, strict=True))
         changes: dict[str, Any] = {name: value for name, (_, value) in zip(varied, combination, strict=True)}
         found[words] = dataclasses.replace(options, **(changes | {"sweep": (), "ray": None}))
+        check_held(found[words], varied)
     return found
 
 

@@ -275,8 +275,8 @@ class Task:
 
     @property
     def acting(self) -> np.ndarray:
-        """(B, n) bool: the sensor works and knows a present target; in a task of targets, (B, m), present targets."""
-        return self.simulator.acting
+        """(B, n) bool: the sensor works; in a task of targets, (B, m): the target is present."""
+        return self.simulator.state.working.copy()
 
     @property
     def actor_space(self) -> spaces.Space:

@@ -156,7 +156,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         return flatten_sensors(observation) if self.per_sensor else observation
 
     def acting(self) -> np.ndarray:
-        """Return True (rows,) for rows in which a sensor acts now: it works and knows of a target.
+        """Return True (rows,) for rows in which a sensor works, or a target is present.
 
         With ``credit="difference_rewards"``, return the result of every sensor of a row, (rows, n).
         """

@@ -166,7 +166,7 @@ where this can be, with choices |
         }
         sensors = {"observation": seen, "info": TensorDict(info, seen.shape[:2])}
         if self.masked:
-            allowed = torch.as_tensor(self.task.acting)[..., None].repeat(1, 1, 3**self.decisions)
+            allowed = torch.as_tensor(self.task.simulator.acting)[..., None].repeat(1, 1, 3**self.decisions)
             allowed[..., 0] = True
             sensors["action_mask"] = allowed
         return {"sensors": TensorDict(sensors, seen.shape[:2]), "state": seen.flatten(1)}

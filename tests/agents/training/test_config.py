@@ -238,6 +238,8 @@ def test_numbers_out_of_range_are_refused(job):
         (["--sweep", "poling=sum,mean"], "--sweep names the unknown option 'poling' (did you mean pooling?)"),
         (["--sweep", "seed=1,2"], "--sweep names seed,"),
         (["--sweep", "algorithm=ppo,imitation"], "--sweep names algorithm,"),
+        (["--sweep", "nearest=2,3"], "--sweep names nearest,"),
+        (["--sweep", "frame-skip=1,3"], "--frame-skip is 3; it is always 1 by imitation of a planner"),
         (["--sweep", "pooling=sum,sum"], "has 'sum' twice"),
         (["--sweep", "pooling=sum", "--sweep", "pooling=mean"], "--sweep names pooling twice"),
         (["--sweep", "scaled=perhaps"], "--sweep scaled=perhaps; it must be true or false"),

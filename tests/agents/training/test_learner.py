@@ -181,6 +181,14 @@ def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path)
     engine.model.logger.close()
 
 
+def test_a_training_of_one_rollout_learns(tmp_path):
+    options = tiny("coverage-ppo", learning_rate=1e-3, total_steps=1)
+    engine = SB3Engine(options, HIT_MAC, tmp_path)
+    engine.update(TrainingClock(options, engine))
+    assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
+    engine.model.logger.close()
+
+
 def test_an_executor_is_trained_for_what_its_options_say():
     asked = {"turn_cost": 0.2, "centring": 0.3, "goals_every": 7, "goal_share": 0.5, "padding": "attended"}
     task = make_environments(ExecutorOptions(num_envs=2, **asked), load_scenario("hit-mac-executor")).task

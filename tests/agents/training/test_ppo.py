@@ -11,6 +11,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.learned.policy import RATES, SensorBernoulli, SensorCategorical, SensorRates
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training.ppo import PPO, RecurrentPPO, Rollout, advantages_of
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask
@@ -263,6 +264,18 @@ def test_an_update_depends_on_sensors_that_act_only(kind, options, monkeypatch):
         monkeypatch.setattr(Rollout, "fill", fill)
         results.append(weights(model))
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(("knowledge", "options"), [
+    ("own", {"per_sensor": True}), ("shared", {"features": BeliefObserver}), ("shared", {}),
+])  # fmt: skip
+def test_a_sensor_that_knows_no_target_learns_where_to_look(knowledge, options):
+    scenario = load_scenario("hit-mac").replace(knowledge=knowledge, num_targets=1)
+    venv, network = DirectionalSensorVecEnv("Coverage", 6, scenario, 0, **options), {"weight_dim": 4}
+    model = PPO(AttentionPolicy, venv, n_steps=8, batch_size=16, policy_kwargs=network, device="cpu")
+    model.learn(8 * venv.num_envs)
+    assert not venv.task.simulator.acting.all()
+    assert (model.rollout_buffer.steps["weights"] == 1.0).all() == bool(options)  # else such a sensor has to stay
 
 
 @pytest.mark.parametrize("kind", ["executor", "coverage, by sensor"])
