@@ -416,13 +416,14 @@ def _members(names: str) -> Iterator[tuple[str, str]]:
     shown = any(one.partition("=")[0] in NEARNESS for one in options.split(":"))
     if not (agent.removeprefix(_MEMORYLESS) in SCRIPTED or _is_custom(agent) or shown):
         family, options = first, ""  # the last = is that of a group
-    if (place := family.rfind("=")) >= 0:
+    folder = Path(names).is_dir()  # whose name may hold = or +
+    if not folder and (place := family.rfind("=")) >= 0:
         for member in names[place + 1 :].split("+"):
             yield from ((names[:place], run) for run in each_training(member))
         return
-    if "+" in names:
+    if "+" in names and not folder:
         raise ValueError(f"{names!r} joins several trainings without a name; write NAME={names}")
-    if options and (values := _VALUES.search(names)):
+    if not folder and options and (values := _VALUES.search(names)):
         each = [names[: values.start()] + one + names[values.end() :] for one in values[0].split("/")]
     else:
         each = [str(path) for path in checkpoint.variations_in(names)] or [names]

@@ -99,10 +99,12 @@ def working_folder(path: Path) -> Path:
 def check_output(name: str, path: str | Path, *endings: str) -> None:
     """Raise an error unless a file can be made at `path`, the argument `name` of the caller, before any work is done.
 
-    Raises ValueError for a name without one of the `endings`, such as ``.gif``, if there are any; FileNotFoundError and
-    PermissionError for a folder that does not exist, or cannot be written to.
+    Raises ValueError for a name without one of the `endings`, such as ``.gif``, if there are any; IsADirectoryError for
+    a folder; FileNotFoundError and PermissionError where its folder does not exist, or cannot be written to.
     """
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} is {str(path)!r}, a folder; name a file")
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{name} is {str(path)!r}; its name must end in {' or '.join(endings)}")
     if not path.parent.is_dir():

@@ -21,9 +21,11 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
     A signal that is ignored, as under ``nohup``, stays ignored. When the reader of the output closes the pipe, as
     ``head`` does, the program ends without a word, with the status of SIGPIPE.
     """
+    received = [signal.SIGINT]  # and others after it: an interrupt may come without its signal, through a library
 
     def end(number: int, frame: object) -> None:
-        raise KeyboardInterrupt(number)
+        received.append(signal.Signals(number))
+        raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
@@ -31,10 +33,10 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
             signal.signal(number, end)
     try:
         yield
-    except KeyboardInterrupt as interrupt:
+    except KeyboardInterrupt:
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"\n{program}: aborted{hint}", file=sys.stderr)
-        sys.exit(128 + (interrupt.args or (signal.SIGINT,))[0])
+        sys.exit(128 + received[-1])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

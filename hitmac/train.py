@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import dataclasses
 import importlib.util
+import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,10 @@ def main() -> None:
     """Run the command line; an expected error ends it in one line."""
     end_with_parent()
     threading.excepthook = _show  # of TensorBoard's writer, which has a thread of its own
-    with end_on_signal(PROGRAM, "; checkpoint kept: continue with --resume"), stop_on_bad_input(PROGRAM):
+    with (
+        end_on_signal(PROGRAM, "; a checkpoint is kept, if there is one: continue with --resume"),
+        stop_on_bad_input(PROGRAM),
+    ):
         try:
             run_command(sys.argv[1:])
         except TrainingError as error:
@@ -83,7 +87,7 @@ def run_command(arguments: list[str]) -> None:
     with open_run(options, scenario) as options:
         stopped = (train_group if options.is_group else train_run)(options, scenario)
     if stopped:
-        print(f"\nstopped; continue with: {program} --run-dir {options.folder} --resume")
+        print(f"\nstopped; continue with: {program} --run-dir {shlex.quote(str(options.folder))} --resume")
     print("\n".join([f"\nresults in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))
 
 

@@ -46,6 +46,18 @@ def test_another_broken_pipe_is_an_error(capsys):
         raise BrokenPipeError
 
 
+def test_the_status_is_that_of_the_signal_also_through_a_library_that_raises_anew():
+    def library():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(SystemExit) as end, end_on_signal("x"):
+        library()
+    assert end.value.code == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_handlers_are_restored_and_ignored_signals_stay_so(number, capsys):
     before = signal.signal(number, signal.SIG_IGN)

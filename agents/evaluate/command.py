@@ -1,7 +1,7 @@
 """Command line ``hitmac evaluate``: compare agents on the same new episodes."""
 
 import dataclasses
-import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ def _evaluate_log(path: Path, options: Options) -> None:
     metrics = evaluate_log(run, next(iter(options.tracks), None), options.columns)
     print(log_table(run, metrics))
     if options.json:
-        write_text(options.json, json.dumps(metrics))
+        save_evaluation(options.json, {name: None if math.isnan(one) else one for name, one in metrics.items()})
 
 
 def _evaluate_game(scenario: Scenario, options: Options, same: dict[str, Any]) -> dict[str, Any]:
@@ -192,9 +192,9 @@ def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
 def _scenarios(options: Options) -> list[Scenario]:
     """Load the comma-separated scenarios in every size; check the options for files against them."""
     scenes = []
-    for name in options.scenario.split(","):
+    for name in map(str.strip, options.scenario.split(",")):
         scenario = load_scenario(name)
-        for size in options.sizes.split(",") if options.sizes else ():
+        for size in map(str.strip, options.sizes.split(",")) if options.sizes else ():
             if not re.fullmatch(r"\d+x\d+", size):
                 raise ValueError(f"sizes has {size!r}; it must have the form 4x5: sensors x targets")
             n, m = map(int, size.split("x"))
@@ -206,6 +206,8 @@ def _scenarios(options: Options) -> list[Scenario]:
         raise ValueError(f"two scenarios are named {name} with {n} sensors and {m} targets; give each its own name")
     if options.film:
         check_film("film", options.film)
+    if options.pictures and options.pictures.is_file():
+        raise FileExistsError(f"pictures is '{options.pictures}', a file; name a folder")
     for option in ("front", "curves"):
         if path := getattr(options, option):
             check_output(option, path, ".png")

@@ -89,7 +89,7 @@ def save_films(
         firsts = {agent.name: agent for agent in reversed(agents)}
         for agent in reversed(firsts.values()):
             names = [agent.name] * several + [scenario.name] * (len(teams) > 1)
-            added = "".join(f"-{re.sub(r'[^A-Za-z0-9.=]+', '-', one).strip('-')}" for one in names)
+            added = "".join("-" + re.sub(r"([^\w.=]|_)+", "-", one).strip("-") for one in names)
             file = path.with_stem(path.stem + added)
             if file in films:
                 raise ValueError(f"two films would be {file}; give the agents and scenarios other names")

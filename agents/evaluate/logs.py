@@ -1,6 +1,7 @@
 """Logs of ``hitmac run``: their form, and metrics of a run."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -137,5 +138,6 @@ def log_table(run: Run, metrics: Mapping[str, float]) -> str:
     """Return the metrics of a run as text."""
     minutes = (run.time[-1] - run.time[0]) / 60.0
     title = f"{run.agent}, {run.scenario.name}: {len(run.time)} steps, {minutes:.1f} minutes"
-    width = max(map(len, metrics))
-    return "\n".join([title, "", *(f"{name:<{width}}  {value:.3f}" for name, value in metrics.items())])
+    shown = {name: "-" if math.isnan(value) else f"{value:.3f}" for name, value in metrics.items()}
+    width = max(map(len, shown))
+    return "\n".join([title, "", *(f"{name:<{width}}  {text}" for name, text in shown.items())])

@@ -175,10 +175,14 @@ def _create(options: Job, scenario: Scenario) -> Path:
 
 def _remove_unused(run_dir: Path) -> None:
     """Remove the directory of a run that ended before its first checkpoint, unless a process still uses it."""
-    files = [path.name for path in run_dir.rglob("*") if path.is_file()] if run_dir.is_dir() else []
-    if "config.yaml" in files and set(files) <= {"config.yaml", ".lock", "training.log"}:
-        with suppress(BlockingIOError), locked(run_dir):
-            shutil.rmtree(run_dir)
+    files = {path.name for path in run_dir.rglob("*") if path.is_file()} if run_dir.is_dir() else set()
+    if not files <= {"config.yaml", ".lock", "training.log"}:
+        return
+    with suppress(OSError, ValueError):  # without such a file, or in use: it stays
+        config = parse_yaml(read_text(run_dir / "config.yaml"))
+        if isinstance(config, dict) and {"job", "options", "scenario", "sessions"} == config.keys():
+            with locked(run_dir):
+                shutil.rmtree(run_dir)
 
 
 @contextmanager

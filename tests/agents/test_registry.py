@@ -194,6 +194,12 @@ def test_names_that_are_refused(names, error, says, code):
         named_agents(names, HIT_MAC)
 
 
+def test_a_directory_may_be_named_as_an_option_or_a_sum(tmp_path):
+    saved(tmp_path / "lr=0.001+x")
+    (agent,) = named_agents(str(tmp_path / "lr=0.001+x"), HIT_MAC)
+    assert agent.trained
+
+
 def test_lists_of_the_nearest_are_part_of_the_name():
     agents = named_agents("pretrained:any-size:nearest=2:radius=900,planner:turn_cost=0.5:nearest=4/5", HIT_MAC)
     assert [agent.name for agent in agents] == [

@@ -78,6 +78,7 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, figures, tm
     (["--sizes", "4"], "sizes has '4'; it must have the form 4x5"),
     (["--film", "f.avi"], "its name must end in .gif or .mp4"),
     (["--json", "nodir/o.json"], "json is 'nodir/o.json'; there is no folder nodir"),
+    (["--json", "."], "json is '.', a folder; name a file"),
     (["--film", "nodir/f.gif"], "film is 'nodir/f.gif'; there is no folder nodir"),
     (["--scenario", "hit-mac,hit-mac-4x5"], "two scenarios are named hit-mac with 4 sensors and 5 targets"),
     (["--agents", ""], "agents is ''; give one or more"),

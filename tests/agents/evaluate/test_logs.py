@@ -112,6 +112,10 @@ def test_the_command_prints_and_writes_them(log, tmp_path, capsys):
     assert text.startswith("still, custom: 5 steps, 0.0 minutes\n\nexpected_coverage  0.500\n")
     found = json.loads((tmp_path / "run.json").read_text())
     assert f"\ncoverage           {found['coverage']:.3f}\n" in text
+    empty = written(tmp_path / "empty.jsonl", [header(), *(step(k, tracks=[], covered=None) for k in range(2))])
+    main(["--log", str(empty), "--json", str(tmp_path / "run.json")])
+    assert "expected_coverage  -\n" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run.json").read_text())["expected_coverage"] is None
     with pytest.raises(SystemExit):
         main(["--log", str(log), "--tracks", str(path), str(path)])
     assert "--log requires a single file of --tracks; got 2" in capsys.readouterr().err

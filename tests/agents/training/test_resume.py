@@ -158,6 +158,13 @@ def test_a_run_without_a_checkpoint_is_begun_anew_unless_it_is_in_use(tmp_path):
     (tmp_path / "one/notes.txt").write_text("mine")
     with pytest.raises(FileExistsError), open_run(options, scenario):
         pass
+    for number, mine in enumerate(("detector: yolo\n", "job: other\noptions: {}\n", "{", "- job\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "config.yaml").write_text(mine)
+        with pytest.raises(FileExistsError), open_run(dataclasses.replace(options, run_dir=folder), scenario):
+            pass
+        assert (folder / "config.yaml").read_text() == mine  # of another program
 
 
 def test_a_run_is_moved_copied_and_extended(here, refused):

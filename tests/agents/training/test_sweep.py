@@ -89,7 +89,7 @@ def test_a_broken_group_is_continued_and_evaluated_together(here, refused, capsy
     group = ["--total-steps", 32, "--seed", 4, "--seeds", 2, *SMALL]
     with pytest.raises(SystemExit):
         here("--run-dir", "all", *group, at=8 + 2, number=signal.SIGHUP, evaluated=True)  # a training has 8 steps
-    assert "aborted; checkpoint kept: continue with --resume" in capsys.readouterr().err
+    assert "aborted; a checkpoint is kept, if there is one: continue with --resume" in capsys.readouterr().err
     assert not Path("all/evaluation.json").exists()
     first = Path("all/seed-4/evaluation.json").stat().st_mtime_ns
     assert here("--run-dir", "all", "--resume", "--processes", 1, evaluated=True) == 8
