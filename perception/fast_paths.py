@@ -25,7 +25,7 @@ def is_transformed(*tensors: Tensor) -> bool:
     return dual or batched or torch._C._are_functorch_transforms_active()
 
 
-# ---- tanh, and attention within short sequences ----
+# ---- attention within short sequences ----
 
 _HAS_NUMBA = find_spec("numba") is not None  # this folder alone needs only torch
 _MANY_FROM = 2**16
@@ -42,8 +42,8 @@ Sequences = Sequence[tuple[Tensor, Tensor | None]]
 """Sequences of one length each: the rows (G, L) int64 of their tokens, and a mask (G, L) bool; None: all are valid."""
 
 
-def tanh_pays(x: Tensor) -> bool:
-    """Return True if :class:`_Tanh` applies to `x` and is faster."""
+def short_pays(x: Tensor, length: int, most: int, maps: tuple[nn.Linear, ...]) -> bool:
+    """Return True if :func:`attend_short` applies to tokens x and the maps, and is faster up to `most` tokens."""
     return (
         _HAS_NUMBA
         and not is_recorded()
@@ -52,13 +52,6 @@ def tanh_pays(x: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
-    )
-
-
-def short_pays(x: Tensor, length: int, most: int, maps: tuple[nn.Linear, ...]) -> bool:
-    """Return True if :func:`attend_short` applies to tokens x and the maps, and is faster up to `most` tokens."""
-    return (
-        tanh_pays(x)
         and torch.get_num_threads() <= _THREADS_TO
         and 1 <= length <= most
         and all(  # only `x W^T + b`: a parametrised map has another class
@@ -135,38 +128,6 @@ class _ShortAttention(torch.autograd.Function):
             own = rows.numpy(), valid.numpy(), ctx.scale, weights.numpy()
             kernels.differentiate(projected.numpy(), *own, dz, found.numpy())
         return found @ weight if ctx.needs_input_grad[0] else None, found.t() @ x, found.sum(0), None, None, None
-
-
-def tanh_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> list[Tensor]:
-    """Return ``tanh(f(x))``, equation (3), for each linear map f of tokens x."""
-    found = [linear(x) for linear in maps]
-    plain = (
-        not tanh_pays(x)
-        or torch.get_num_threads() > _THREADS_TO
-        or is_transformed(*found)
-        or any(u.dtype != x.dtype for u in found)
-    )
-    return [u.tanh() if plain else _Tanh.apply(u) for u in found]
-
-
-class _Tanh(torch.autograd.Function):
-    """``y = tanh(x)`` of float32 (..., f), with the gradient ``1 - y^2``; PyTorch's takes as long as a product."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        from hitmac.perception import short_sequences as kernels
-
-        output = x.clone(memory_format=torch.contiguous_format)
-        kernels.to_tanh(output.view(-1, x.shape[-1]).numpy(), np.zeros(x.shape[-1], np.float32))
-        ctx.save_for_backward(output)
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (output,) = ctx.saved_tensors
-        if torch.is_grad_enabled() or is_transformed(gradient):  # the kernel below has no further derivatives
-            return gradient * (1.0 - output * output)
-        return torch.ops.aten.tanh_backward(gradient, output)
 
 
 # ---- attention over long sequences ----

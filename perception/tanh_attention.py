@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import SHORT_TO, attend_rows, is_hooked, short_pays, tanh_maps
+from hitmac.perception.fast_paths import SHORT_TO, attend_rows, is_hooked, short_pays
 from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
@@ -90,7 +90,7 @@ class AttentionLayer(nn.Module):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equation (3), each (..., L, weight_dim)."""
-        query, key, value = tanh_maps(x, (self.Q, self.K, self.V))
+        query, key, value = (linear(x).tanh() for linear in (self.Q, self.K, self.V))
         return query * self.score_scale if self.scaled else query, key, value
 
     @property

@@ -43,7 +43,7 @@ class Largest(TorchDispatchMode):
         return result
 
 
-# ---- tanh, and attention within short sequences ----
+# ---- attention within short sequences ----
 
 
 @pytest.fixture
