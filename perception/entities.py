@@ -160,9 +160,9 @@ class SelectionHead(nn.Module):
 
         Returns:
             The logits (..., count), or (..., count + 1) with `none`. Masked ones are the lowest finite number of their
-            dtype, so their probability is 0 where any candidate is left. Where none is left, all logits are 0: the
-            distribution is uniform and its gradients are 0, so use ``none=True`` or discard the choice. Masked
-            candidates may be NaN or infinite.
+            dtype, so their probability is 0 where any candidate is left. Where none is left, all are this number: the
+            choice is uniform, with a logarithm of its likelihood, an entropy and gradients of 0, so that it does not
+            affect the learning; use ``none=True`` or discard it. Masked candidates may be NaN or infinite.
         """
         mask = check_tokens(candidates, mask, self.weight_dim, "candidates", "count")
         if query.ndim < 1 or query.shape[-1] != self.weight_dim:
@@ -172,5 +172,4 @@ class SelectionHead(nn.Module):
             candidates = torch.cat((candidates, self.none.expand(*candidates.shape[:-2], -1, -1)), -2)
             mask = None if mask is None else nn.functional.pad(mask, (0, 1), value=True)
         logits = self.score(self.query(query).unsqueeze(-2), self.candidate(candidates)).squeeze(-2)
-        logits = masked_scores(logits, mask)
-        return logits if mask is None else logits * mask.any(-1, keepdim=True)
+        return masked_scores(logits, mask)
