@@ -198,7 +198,7 @@ def _miss(state, belief, r, j, chance, particle):
 
 @compiled
 def _scale(numbers, factor):
-    """Multiply all elements of an array; ``*=`` would take seconds longer to compile."""
+    """Multiply all elements of an array, see :data:`hitmac.envs.base.compile.allocating`."""
     for index in np.ndindex(numbers.shape):
         numbers[index] *= factor
 

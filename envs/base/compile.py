@@ -103,7 +103,11 @@ compiled = _part(_nrt=False)
 """Decorator of a function for kernels that allocates no array."""
 
 allocating = _part(_nrt=True)
-"""Decorator of a function for kernels that allocates arrays, assigns to slices of them or returns tuples of them."""
+"""Decorator of a function for kernels that allocates arrays, assigns to slices of them or returns tuples of them.
+
+Loops assign arrays to arrays, here and in the other functions: ``a[:] = b``, ``a += b`` and ``a.sum(1)`` compile the
+formatting of shapes for an error, which takes some 3 s for every kernel.
+"""
 
 inlined = _part(_nrt=False, forceinline=True)
 """Decorator of a function that is inlined into kernels."""

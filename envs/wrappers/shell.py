@@ -49,9 +49,9 @@ class Shell:
         self._window: Any = None
         return made
 
-    def _set_scene(self, *task: Any, **options: Any) -> Task:
+    def _set_scene(self, *scene: Any, **options: Any) -> Task:
         """Set a task of a single scene."""
-        made = self._set_task(*task, **options)
+        made = self._set_task(*scene, **options)
         if made.num_envs != 1:
             raise ValueError(f"num_envs is {made.num_envs}; a {type(self).__name__} has 1 scene")
         return made
