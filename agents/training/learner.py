@@ -342,15 +342,13 @@ class RolloutCallback(BaseCallback):
         self._sums, self._numbers = np.zeros(3), np.zeros(3)  # of coverage, rotation and reward in this rollout
 
     def _on_step(self) -> bool:
-        assert isinstance(self.training_env, DirectionalSensorVecEnv)
-        simulator = self.training_env.task.simulator
+        env: Any = self.training_env
         check_finite("the reward", self.locals["rewards"], self._first_row)
         for part in self.locals["new_obs"].values():
             if part.dtype.kind == "f":
                 check_finite("the observation", part, self._first_row)
-        coverage, reward = simulator.observed_coverage, self.training_env.rewards.mean()
-        self._sums += np.nan_to_num(coverage).mean(), simulator.rotation.mean(), reward
-        self._numbers += 1 - np.isnan(coverage).mean(), 1, 1
+        self._sums += np.nan_to_num(env.coverage).mean(), env.rotation.mean(), env.rewards.mean()
+        self._numbers += 1 - np.isnan(env.coverage).mean(), 1, 1
         return self._clock is None or not self._clock.is_overdue
 
     def _on_rollout_end(self) -> None:

@@ -70,6 +70,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self._rows = task.actors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
         self.rewards = np.zeros(task.num_envs * self._rows)  # of the last step, the task's, whatever the credit
+        self.coverage = self.rotation = np.zeros(task.num_envs)  # at its end, before scenes that ended are reset
         self._started = time.time()
         self._actions = np.zeros(0)
         self.cut = np.zeros(task.num_envs, np.int64)  # steps by which each scene's episode is shorter
@@ -128,6 +129,8 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             going = ~ended
         self.returns += rewards
         self.rewards, reward = rewards / held, (credits.T / held).T
+        self.coverage = self.task.simulator.observed_coverage
+        self.rotation = self.task.info()["turned"] / self.task.scenario.num_sensors
         infos, terminated, done = self._infos(), self.task.terminated, np.repeat(ended, self._rows)
         if ended.any():
             seconds = round(time.time() - self._started, 6)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -65,6 +66,25 @@ def test_scenes_without_targets_do_not_count_in_the_means_of_a_rollout():
     callback._on_rollout_end()
     assert np.isnan(found).any()
     assert callback.means["coverage"] == pytest.approx(np.nanmean(found))
+
+
+def test_means_over_a_rollout_are_of_whole_decisions_and_of_the_ends_of_episodes():
+    venv, callback = DirectionalSensorVecEnv("Coordinator", 4, max_episode_steps=2), RolloutCallback()
+    venv.seed(0)
+    callback.model = SimpleNamespace(get_env=lambda: venv, logger=Logger(None, []))
+    callback.locals = {"new_obs": venv.reset()}
+    twin = gymnasium.make_vec("dsn/Coordinator-v0", num_envs=4)
+    twin.reset(seed=0)
+    callback._on_rollout_start()
+    found = []
+    for _ in range(2):
+        callback.locals["rewards"] = venv.step(np.ones((4, 20), np.int8))[1]
+        callback._on_step()
+        info = twin.step(np.ones((4, 20), np.int8))[4]
+        found.append((info["coverage"].mean(), info["turned"].mean() / 4))
+    callback._on_rollout_end()
+    assert found[1][1] > 0.0
+    assert (callback.means["coverage"], callback.means["rotation"]) == pytest.approx(np.mean(found, 0))
 
 
 def test_the_clock_and_its_line():
