@@ -300,7 +300,7 @@ class Checked:
         raise_together(list(errors.values()))
         vars(self).update(converted)
         for name, words in broken_rules(self):
-            raise ValueError(f"{name} is {plain(getattr(self, name))}; it must be {words}")
+            raise ValueError(f"{name} is {shortly(plain(getattr(self, name)))}; it must be {words}")
 
 
 @functools.cache

@@ -18,6 +18,7 @@ from hitmac.envs.features import is_inside
 from hitmac.envs.validation import Fraction, NotNegative, Positive, Row, over
 
 Pair = Annotated[tuple[float, float], Row(("u", "v"))]
+Ends = Annotated[tuple[float, float], Row(("low", "high"))]
 _EDGE = 0.004  # distance to the edge of the picture at which a box is cut by it, of its width and height
 _HORIZON = 3.0  # standard deviations that a ray must be below the horizon
 _ZOOM = 0.02  # share of the zoom by which it may be beyond the calibrated ones
@@ -53,12 +54,37 @@ def distorted(direction: np.ndarray, focal: Any, distortion: float) -> np.ndarra
     return np.reshape(focal, (-1, 1)) * plain * 2.0 / (1.0 + np.sqrt(np.where(root >= 0.0, root, np.nan)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class View(validation.Checked):
+@dataclass(kw_only=True)
+class Head(validation.Checked):
+    """Pan-tilt head, with the heading zero + sign * pan, and the tilt tilt_zero + tilt_sign * its tilt."""
+
+    zero: float = 0.0
+    """Heading of the device's pan 0, degrees."""
+    sign: float = -1.0
+    """-1: the pan grows clockwise, as seen from above; 1: counter-clockwise, as of most devices upside down."""
+    pan_range: Ends = (-180.0, 180.0)
+    """Lowest and highest pan of the device, degrees, in ONVIF -1 and 1; an answer beyond is nonsense."""
+    tilt_zero: float = 0.0
+    """Tilt below the horizon at the device's tilt 0, degrees."""
+    tilt_sign: float = -1.0
+    """-1: the device's tilt grows upwards, as of most; 1: downwards."""
+    tilt_range: Ends = (-90.0, 90.0)
+    """Lowest and highest tilt of the device, degrees, in ONVIF -1 and 1; an answer beyond is nonsense."""
+
+    def _rules_of_heads(self) -> validation.Rules:
+        for name in ("sign", "tilt_sign"):
+            yield name, getattr(self, name) in (-1, 1), "-1 or 1"
+        for name in ("pan_range", "tilt_range"):
+            low, high = getattr(self, name)
+            yield name, low < high, "[low, high] with low under high"
+
+
+@dataclass(kw_only=True)
+class View(Head):
     """Camera of a site and what its detector sends; an invalid setting raises ``ValueError`` or ``TypeError``.
 
-    ``hitmac site calibrate`` writes it into the file of the cameras, as the setting `view`. `zero`, `sign` and
-    `pan_range` are those of its driver.
+    ``hitmac site calibrate`` writes it into the file of the cameras, as the setting `view`. The settings of the head
+    are those of the driver, if it has them.
     """
 
     picture: Annotated[tuple[float, float], over(0, None, "pixels")] = (1920.0, 1080.0)
@@ -73,15 +99,7 @@ class View(validation.Checked):
     """Radial distortion k; under 0 for lenses that bend straight lines outwards."""
     roll: float = 0.0
     """Roll, degrees clockwise."""
-    zero: float = 0.0
     sign: float = 1.0
-    pan_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-180.0, 180.0)
-    tilt_zero: float = 0.0
-    """Degrees below the horizon at the device's tilt 0: tilt = `tilt_zero` + `tilt_sign` * tilt of the device."""
-    tilt_sign: float = -1.0
-    """-1: the tilt of the device grows upwards; 1: downwards."""
-    tilt_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-90.0, 90.0)
-    """Degrees at the normalized positions -1 and 1 in pictures of ONVIF."""
     tilt: float = 0.0
     """Tilt of the device, degrees, where nothing reports it."""
     zoom: float | None = None
@@ -112,7 +130,6 @@ class View(validation.Checked):
         zooms = [zoom for zoom, _ in self.focal]
         rising = bool(zooms) and zooms == sorted({*zooms}) and min(pixels for _, pixels in self.focal) > 0.0
         yield "focal", rising, "pairs of a zoom and pixels over 0, the zooms rising"
-        yield "tilt_sign", self.tilt_sign in (-1, 1), "-1 or 1"
         sized = len(self.detect) in (0, 2) and self._scale(self.detect or self.picture) is not None
         yield "detect", sized, f"a width and a height in the proportion of the picture, {self._size}"
         yield "ignore", all(len(polygon) > 2 for polygon in self.ignore), "polygons of three or more points"

@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from hitmac.agents.deploy.camera import Head
 from hitmac.agents.deploy.run.cameras import BRAKING, PERIOD, Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
@@ -118,26 +119,14 @@ class Printed(Simulated):
 
 
 @dataclass(kw_only=True)
-class _Device(_Driver):
-    """Pan-tilt head in a network, with the heading zero + sign * pan, and the tilt tilt_zero + tilt_sign * its tilt.
+class _Device(_Driver, Head):
+    """Pan-tilt head in a network.
 
     `answer` are pan, tilt and zoom of the device at its last answer, the angles in degrees; NaN: unknown.
     """
 
     host: str = ""
     """Name or address."""
-    zero: float = 0.0
-    """Heading of the device's pan 0, degrees."""
-    sign: float = -1
-    """-1: the pan grows clockwise, as seen from above; 1: counter-clockwise, as of most devices upside down."""
-    pan_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-180.0, 180.0)
-    """Lowest and highest pan of the device, degrees; an answer beyond is nonsense."""
-    tilt_zero: float = 0.0
-    """Tilt below the horizon at the device's tilt 0, degrees."""
-    tilt_sign: float = -1
-    """-1: the device's tilt grows upwards, as of most; 1: downwards."""
-    tilt_range: Annotated[tuple[float, float], Row(("low", "high"))] = (-90.0, 90.0)
-    """Lowest and highest tilt of the device, degrees; an answer beyond is nonsense."""
     zooms: tuple[Annotated[tuple[float, float], Row(("position", "field of view"))], ...] = ()
     """Zoom positions of the device, increasing, and their horizontal fields of view in degrees, decreasing, as
     [[0, 60], [1, 3]]; in between the focal length is linear. Empty: the camera does not zoom."""
@@ -148,21 +137,16 @@ class _Device(_Driver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        low, high = self.pan_range
-        if not self.host or self.sign not in (-1, 1) or low >= high:
-            given = f"host is {self.host!r}, sign {self.sign:g}, pan_range {[low, high]}"
-            raise ValueError(f"{given}; they must be a name or address, -1 or 1, and [low, high] with low under high")
-        low, high = self.tilt_range
-        if self.tilt_sign not in (-1, 1) or low >= high:
-            given = f"tilt_sign is {self.tilt_sign:g}, tilt_range {[low, high]}"
-            raise ValueError(f"{given}; they must be -1 or 1, and [low, high] with low under high")
         self._positions, views = np.array(self.zooms, np.float64).reshape(-1, 2).T
-        falls = (np.diff(self._positions) > 0).all() and (np.diff(views) < 0).all()
-        if len(self.zooms) == 1 or not falls or not ((views > 0) & (views < 180)).all():
-            words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
-            raise ValueError(f"zooms is {[list(row) for row in self.zooms]}; it must be {words}")
         self._focal = 1.0 / np.tan(np.radians(views / 2.0))
         self.answer = math.nan, math.nan, math.nan
+
+    def _rules_of_devices(self) -> validation.Rules:
+        yield "host", self.host, "a name or address"
+        positions, views = np.array(self.zooms, np.float64).reshape(-1, 2).T
+        falls = (np.diff(positions) > 0).all() and (np.diff(views) < 0).all() and ((views > 0) & (views < 180)).all()
+        words = "empty, or two or more rows with increasing positions and decreasing fields of view, 0 to 180"
+        yield "zooms", len(self.zooms) != 1 and falls, words
 
     def _read(self) -> tuple[float, float, float]:
         """Ask for pan and tilt of the device, degrees, and its zoom; NaN where the answer has none."""
@@ -446,8 +430,6 @@ class Visca(_Device):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.preset and not (self.preset.isdecimal() and int(self.preset) < 255):
-            raise ValueError(f"preset is {self.preset!r}; it must be a number from 0 to 254")
         self.speeds = self.speeds or tuple(self.highest_rate * k / 24 for k in range(1, 25))
         self.highest_rate, self._tilt_speeds = self.speeds[-1], self.tilt_speeds or self.speeds[:23]
         self._socket: socket.socket | None = None
@@ -458,6 +440,8 @@ class Visca(_Device):
         for name, most in (("speeds", 24), ("tilt_speeds", 23)):
             rates = getattr(self, name)
             yield name, len(rates) <= most and (np.diff(rates) > 0.0).all(), f"at most {most} increasing rates"
+        numbered = self.preset.isdecimal() and int(self.preset) < 255
+        yield "preset", not self.preset or numbered, "a number from 0 to 254"
         yield "framing", self.transport == "udp" or self.framing == "plain", "plain with transport tcp"
 
     def _read(self) -> tuple[float, float, float]:

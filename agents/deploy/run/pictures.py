@@ -14,22 +14,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.deploy.camera import View
+from hitmac.agents.deploy.camera import Head, View
 from hitmac.agents.deploy.run.boxes import Boxes
 from hitmac.agents.deploy.run.cameras import Camera, Cameras
 from hitmac.agents.deploy.run.drivers import load_cameras, load_sections
 from hitmac.agents.deploy.run.log import Faults
 from hitmac.envs.scenario import Scenario
-
-SHARED = ("zero", "sign", "pan_range", "tilt_zero", "tilt_sign", "tilt_range")
-"""Settings that a view has from its driver."""
+from hitmac.envs.validation import field_types
 
 
 def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
     """Return the settings `view` of every sensor in a file of cameras; None where it has none.
 
-    Settings that a view shares with its driver, :data:`SHARED`, are those of the driver. Raises ``ValueError`` or
-    ``TypeError``, which names the file, the camera and the setting.
+    The settings of its head are those of the driver. Raises ``ValueError`` or ``TypeError``, which names the file, the
+    camera and the setting.
     """
     drivers = load_cameras(kind, scenario)
     return load_sections(kind, scenario, "view", View, lambda i: shared_with(drivers[i], scenario, i))
@@ -37,7 +35,7 @@ def load_views(kind: str | Path, scenario: Scenario) -> list[View | None]:
 
 def shared_with(driver: Camera, scenario: Scenario, i: int) -> dict[str, Any]:
     """Return the settings that the view of sensor i has from its driver and from the site."""
-    found = {name: getattr(driver, name) for name in SHARED if hasattr(driver, name)}
+    found = {name: getattr(driver, name) for name in field_types(Head)} if isinstance(driver, Head) else {}
     return found | {"position": scenario.sensor_positions[i]}
 
 

@@ -80,6 +80,7 @@ def test_boxes_of_another_size_are_scaled_or_refused():
         ({"detect": [640, 480]}, r"detect is \[640.0, 480.0\]; it must be a width and a height in the proportion"),
         ({"ignore": [[[0, 0], [1, 1]]]}, "polygons of three or more points"),
         ({"tilt_sign": 0}, "tilt_sign is 0.0; it must be -1 or 1"),
+        ({"sign": 2}, "sign is 2.0; it must be -1 or 1"),
     ],
 )
 def test_invalid_settings_are_named(settings, words):

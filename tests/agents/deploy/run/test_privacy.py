@@ -139,7 +139,7 @@ def test_hours_are_those_of_clocks_on_the_wall_also_when_these_change(monkeypatc
     [
         ({"zone": SQUARE[:2]}, "three or more points"),
         ({"zone": [(1, 2, 3)]}, r"\[x, y\]"),
-        ({"hours": "22-6"}, "hours is 22-6; it must be HH:MM-HH:MM with two different times"),
+        ({"hours": "22-6"}, "hours is '22-6'; it must be HH:MM-HH:MM with two different times"),
         ({"hours": "06:00-06:00"}, "two different times"),
         ({"hours": "25:00-06:00"}, "HH:MM-HH:MM"),
         ({"days": ["Monday"]}, r"days is \['Monday'\]; it must be mon, tue, wed, thu, fri, sat, sun"),
