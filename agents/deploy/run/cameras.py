@@ -1,4 +1,4 @@
-"""Cameras that turn: the protocol of their drivers, and the supervision of all cameras, one thread each."""
+"""Cameras that turn: the interface of their drivers, and the supervision of all cameras, one thread each."""
 
 import math
 import threading
@@ -6,8 +6,9 @@ import time
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from hitmac.envs.features import wrapped
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import shortly
+from hitmac.envs.validation import Checked, NotNegative, Positive, shortly
 from hitmac.signals import ignored_signals
 
 # In seconds, unless they say otherwise.
@@ -33,45 +34,57 @@ PAST = 400  # number of answers that are kept
 ZOOM_SLACK = 0.05  # share of a field of view by which a reported one may differ from the order
 ZOOM_REPEAT = 1.0  # time after which an order of a field of view is repeated that the camera does not report
 LOST_ZOOM = 10.0  # time after which a camera is told not to zoom as ordered
-BRAKING = 90.0  # deceleration of a camera whose driver says none, degrees per second squared
 LEAVING = 0.5  # time in which a camera leaves a heading that it must not have, if its motor can
 
 
-class Camera(Protocol):
-    """Protocol of the driver of a camera. Its calls may block and raise any error; one thread makes them all.
+@dataclass(kw_only=True)
+class Camera(Checked):
+    """Driver of a camera. Its calls may block and raise any error; one thread makes them all.
 
     Where the site's cameras tilt or zoom, :meth:`pose`, :meth:`move` and :meth:`zoom` take the place of `heading` and
-    `turn`; the driver of a camera that only turns needs none of them.
+    `turn`. An invalid setting raises ``ValueError`` or ``TypeError``.
     """
 
-    highest_rate: float
-    """Degrees per second. A driver may also have `braking`, the deceleration in degrees per second squared; `steps`,
-    True where it moves by steps; `sent`, the rates of turn and tilt that the device knows and takes for those ordered;
-    and `answer`, the device's pan, tilt and zoom as last reported."""
+    highest_rate: Positive = 60.0
+    """Highest rate, degrees per second."""
+    highest_tilt_rate: NotNegative = 0.0
+    """Highest rate of the tilt, degrees per second; 0: as of the pan."""
+    braking: Positive = 90.0
+    """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a limit."""
+
+    answer = math.nan, math.nan, math.nan
+    """Pan, tilt and zoom of the device at its last answer, the angles in degrees; NaN: unknown."""
+    sent = tuple[float, ...]()
+    """Rates of turn and tilt that the device takes for the last ones ordered; empty: these."""
+
+    @property
+    def steps(self) -> bool:
+        """True if the device was last moved by a step."""
+        return False
 
     def heading(self) -> float:
         """Return the present heading of the device, degrees in the site's frame (counter-clockwise, 0 along +x)."""
-        ...
+        return self.pose()[0]
 
     def turn(self, rate: float) -> None:
-        """Turn at a rate, degrees per second counter-clockwise, until the next call; 0 stops."""
-        ...
+        """Turn at a rate, degrees per second counter-clockwise, until the next call, and do not tilt; 0 stops."""
+        self.move(rate, 0.0)
 
     def pose(self) -> tuple[float, float, float]:
         """Return heading, tilt below the horizon and horizontal field of view, degrees; NaN: not reported."""
-        ...
+        raise NotImplementedError
 
     def move(self, rate: float, tilt_rate: float) -> None:
         """Turn and tilt at rates, degrees per second counter-clockwise and down, until the next call."""
-        ...
+        raise NotImplementedError
 
     def zoom(self, view: float) -> None:
         """Zoom to a horizontal field of view, degrees."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Stop the camera and leave it."""
-        ...
+        self.turn(0.0)
 
 
 def names_of(scenario: Scenario) -> list[str]:
@@ -231,10 +244,9 @@ class _Reckoned:
 class _Axis:
     """Turn or tilt of a camera: its angle, and the order for it."""
 
-    def __init__(self, name: str, verb: str, camera: Camera, limits: Sequence[float]) -> None:
+    def __init__(self, name: str, verb: str, highest: float, braking: float, limits: Sequence[float]) -> None:
         self.name, self.verb, self.known, self.sent, self._real = name, verb, _Known(), math.nan, 0.0
-        self._limits, self._braking = limits, getattr(camera, "braking", BRAKING)
-        self._highest = getattr(camera, f"highest_{name}_rate", 0.0) or camera.highest_rate
+        self._highest, self._braking, self._limits = highest, braking, limits
         self._order = 0.0, -math.inf  # rate, time
         self._still, self.moved = math.nan, -math.inf  # answer at rest; time of one that is another without an order
         self._answer, self._answered, self._agreeing = math.nan, -math.inf, 1
@@ -321,8 +333,9 @@ class _Supervisor:
         privacy: Any = None,
     ) -> None:  # fmt: skip
         self.name, self.wake, self.ends, self.view = name, threading.Event(), False, view
-        words = ("heading", "turn"), ("tilt", "tilt")
-        self.axes = [_Axis(*own, camera, limit) for own, limit in zip(words, limits, strict=False)]
+        highest = camera.highest_rate
+        both = ("heading", "turn", highest), ("tilt", "tilt", camera.highest_tilt_rate or highest)
+        self.axes = [_Axis(*own, camera.braking, limit) for own, limit in zip(both, limits, strict=False)]
         self._camera, self._zoom, self._timeout = camera, zoom, timeout
         self._tell, self._clock = tell, clock
         self._sent_at = -math.inf
@@ -395,14 +408,14 @@ class _Supervisor:
         """Send the rates that are allowed now, unless they are the last ones, sent a moment ago."""
         now = self._clock()
         rates = self._rates(now, 1.5 * PERIOD + self._delay)
-        repeat = 0.0 if getattr(self._camera, "steps", False) else REPEAT  # at once to a device that moves by steps
+        repeat = 0.0 if self._camera.steps else REPEAT  # at once to a device that moves by steps
         if rates != [axis.sent for axis in self.axes] or (any(rates) and now - self._sent_at > repeat):
             if len(rates) == 1 and not self._zoom:
                 self._camera.turn(*rates)
             else:
                 self._camera.move(rates[0], rates[1] if len(rates) > 1 else 0.0)
             self._sent_at, then = now, self._timed(now)
-            for axis, rate, real in zip(self.axes, rates, getattr(self._camera, "sent", rates), strict=False):
+            for axis, rate, real in zip(self.axes, rates, self._camera.sent or rates, strict=False):
                 axis.sends(rate, then, real)
 
     def _rates(self, now: float, horizon: float) -> list[float]:
@@ -467,7 +480,7 @@ class _Supervisor:
             self._doubt("does not report its zoom: its last known field of view counts")
         elif self._zoom:
             self.view = float(view)
-        answer = getattr(self._camera, "answer", (math.nan,) * 3)[1:]
+        answer = self._camera.answer[1:]
         before = self.past[-1][2:] if self.past else answer  # which counts where a part is not reported any more
         device = (old if math.isnan(new) else new for new, old in zip(answer, before, strict=True))
         self.past.append((then, self.axes[0].known.heading, *device))

@@ -22,39 +22,19 @@ from typing import Annotated, Any
 import numpy as np
 
 from hitmac.agents.deploy.camera import Head
-from hitmac.agents.deploy.run.cameras import BRAKING, PERIOD, Camera, names_of
+from hitmac.agents.deploy.run.cameras import PERIOD, Camera, names_of
 from hitmac.envs import validation
 from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.parts.sensors import limits_of
 from hitmac.envs.parts.tilt import make_mount
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.validation import Choice, NotNegative, Positive, Range, Row, in_short, over, shortly
+from hitmac.envs.validation import Choice, Positive, Range, Row, in_short, over, shortly
 
 Port = Annotated[int, Range(1, 65535)]
 
 
 @dataclass(kw_only=True)
-class _Driver(validation.Checked, Camera):
-    """Settings of a driver; an invalid one raises ``ValueError`` or ``TypeError``."""
-
-    highest_rate: Positive = 60.0
-    """Highest rate, degrees per second."""
-    highest_tilt_rate: NotNegative = 0.0
-    """Highest rate of the tilt, degrees per second; 0: as of the pan."""
-    braking: Positive = BRAKING
-    """Deceleration, degrees per second squared: the way that a camera needs to stop is left before a limit."""
-
-    def turn(self, rate: float) -> None:
-        """Turn at a rate, and do not tilt."""
-        self.move(rate, 0.0)
-
-    def close(self) -> None:
-        """Stop."""
-        self.turn(0.0)
-
-
-@dataclass(kw_only=True)
-class Simulated(_Driver):
+class Simulated(Camera):
     """Camera without a device, which turns, tilts and zooms exactly as ordered."""
 
     start: float = 0.0
@@ -68,10 +48,6 @@ class Simulated(_Driver):
         super().__post_init__()
         self._angles, self._rates, self._since = (self.start, self.start_tilt), (0.0, 0.0), time.monotonic()
         self._view = self.start_view
-
-    def heading(self) -> float:
-        """Return the heading that follows from the orders."""
-        return self.pose()[0]
 
     def pose(self) -> tuple[float, float, float]:
         """Return heading, tilt and field of view that follow from the orders."""
@@ -119,11 +95,8 @@ class Printed(Simulated):
 
 
 @dataclass(kw_only=True)
-class _Device(_Driver, Head):
-    """Pan-tilt head in a network.
-
-    `answer` are pan, tilt and zoom of the device at its last answer, the angles in degrees; NaN: unknown.
-    """
+class _Device(Camera, Head):
+    """Pan-tilt head in a network."""
 
     host: str = ""
     """Name or address."""
@@ -139,7 +112,6 @@ class _Device(_Driver, Head):
         super().__post_init__()
         self._positions, views = np.array(self.zooms, np.float64).reshape(-1, 2).T
         self._focal = 1.0 / np.tan(np.radians(views / 2.0))
-        self.answer = math.nan, math.nan, math.nan
 
     def _rules_of_devices(self) -> validation.Rules:
         yield "host", self.host, "a name or address"

@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hitmac.agents.deploy.run.cameras import LONGEST_PAUSE, OLDEST, STARTING, Cameras, _Supervisor, limited
+from hitmac.agents.deploy.run.cameras import LONGEST_PAUSE, OLDEST, STARTING, Camera, Cameras, _Supervisor, limited
 from hitmac.envs import Scenario
 from tests.agents.deploy.run.camera_servers import Motor as InertMotor
 
-FASTEST = 60.0
+FASTEST = Camera.highest_rate
 
 
-class Motor:
+class Motor(Camera):
     """Camera whose calls take `delay` seconds of the clock, and turn out as `fault` says."""
-
-    highest_rate = FASTEST
 
     def __init__(self, clock, heading=0.0):
         self.clock, self.place, self.rate, self.since = clock, heading, 0.0, clock.time
@@ -228,10 +226,8 @@ def test_no_order_takes_a_camera_beyond_its_limits(orders, delays, lost):
     assert rig.motor.far <= 30.0 + step_of_latency + 1e-6
 
 
-class Hanging:
+class Hanging(Camera):
     """Camera that never answers."""
-
-    highest_rate = FASTEST
 
     def __init__(self):
         self.asked, self.free = threading.Event(), threading.Event()
@@ -247,10 +243,8 @@ class Hanging:
     close = heading
 
 
-class Noted:
+class Noted(Camera):
     """Camera that notes its orders."""
-
-    highest_rate = FASTEST
 
     def __init__(self):
         self.orders, self.turned, self.closed = [], threading.Event(), threading.Event()
