@@ -243,7 +243,8 @@ class Onvif(_Device):
     def _read(self) -> tuple[float, float, float]:
         if not self.status:
             if self._service is None:
-                self._step_to(*self.answer[:2])
+                pan, tilt, zoom = self.answer
+                self._call("AbsoluteMove", Position=self._vector("Position", pan, tilt) | self._zoom_at(zoom))
             return self.answer
         status = self._call("GetStatus")
         position = getattr(status, "Position", None)
@@ -294,9 +295,6 @@ class Onvif(_Device):
     def _stepped(self, x: float, y: float) -> tuple[float, float]:
         pan, tilt, _ = self.answer
         return pan + x * PERIOD, (0.0 if np.isnan(tilt) else tilt) + y * PERIOD
-
-    def _step_to(self, pan: float, tilt: float) -> None:
-        self._call("AbsoluteMove", Position=self._vector("Position", pan, tilt) | self._zoom_at(self.answer[2]))
 
     @staticmethod
     def _zoom_at(position: float) -> dict[str, Any]:
