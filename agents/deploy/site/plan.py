@@ -204,7 +204,7 @@ def _feature(where: str, feature: Any) -> tuple[str, list[list[np.ndarray]], dic
         properties, geometry = feature.get("properties") or {}, feature.get("geometry") or {}
         kind, shape = properties.get("kind"), geometry.get("type")
         lines: Any = geometry.get("coordinates")
-    if kind not in GEOMETRIES:
+    if not isinstance(kind, str) or kind not in GEOMETRIES:
         hint = did_you_mean(kind, GEOMETRIES) if kind else ""
         raise _ForeignError(f"its kind is {shortly(kind)}{hint}, not one of {', '.join(GEOMETRIES)}")
     if shape not in GEOMETRIES[kind]:

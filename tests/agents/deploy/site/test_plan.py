@@ -216,6 +216,7 @@ def test_what_is_not_of_a_plan_is_left_out_and_named(read):
         feature("zone", "Point", [1, 2]),
         feature("zone", "MultiPolygon", [square, [[[6, 6], [8, 6], [8, 8], [6, 6]]]], value=3),
         feature("door", "MultiPoint", [[5, 0], [10, 10]]),
+        feature(["wall"], "LineString", ROOM),
     ]
     parameters, _, odd = read(features)
     assert [line.partition("feature ")[2] for line in odd] == [
@@ -225,6 +226,7 @@ def test_what_is_not_of_a_plan_is_left_out_and_named(read):
         "5 is left out: a wall must be a LineString or MultiLineString or Polygon or MultiPolygon, not "
         "GeometryCollection",
         "6 is left out: a zone must be a Polygon or MultiPolygon, not Point",
+        "9 is left out: its kind is ['wall'] (did you mean wall?), not one of wall, door, zone, camera",
     ]
     assert (len(parameters["walls"]), parameters["zone_values"]) == (6, [3, 3])
 
