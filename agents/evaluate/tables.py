@@ -21,9 +21,12 @@ _COLUMNS = {
     ),
 }
 """Further columns of executors and of agents: title, metric, format of its value."""
-_NOT_IN_A_TERMINAL = ("average_gain", "least_covered", "inference_ms")  # to keep tables within 80 characters
+WIDTH = 80
+"""Width of a terminal, characters."""
+
+_NOT_IN_A_TERMINAL = ("average_gain", "least_covered", "inference_ms")
+_LEFT_OUT = ("decision_reward", "IQM", "P")  # in this order, from tables that are wider than a terminal
 _OF_TRACKS = ("GOSPA", "missed", "false", "switches")
-_NOT_WITH_TRACKS = ("IQM", "decision_reward", "P")
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
     (4, 3): 0.797, (4, 7): 0.693, (4, 9): 0.665, (6, 9): 0.778,
@@ -39,9 +42,12 @@ def released_reward(scenario: str) -> dict[tuple[int, int], float]:
 
 
 def table(evaluation: Mapping[str, Any]) -> str:
-    """Return an evaluation as a table for the terminal, best agent first."""
-    many, one = _rows(evaluation, terminal=True)
-    lines = aligned([*many, *one])
+    """Return an evaluation as a table for the terminal, best agent first; a wide one has fewer columns."""
+    for number in range(len(_LEFT_OUT) + 1):
+        many, one = _rows(evaluation, _NOT_IN_A_TERMINAL + _LEFT_OUT[:number], terminal=True)
+        lines = aligned([*many, *one])
+        if max(map(len, lines)) <= WIDTH:
+            break
     if one:
         lines.insert(1 + len(many), f"{_one_seed(evaluation)}:")
     kinds = {name: result["bound"] for name, result in evaluation["agents"].items() if result.get("bound")}
@@ -61,7 +67,7 @@ def aligned(rows: Sequence[Sequence[str]], *, ruled: bool = True) -> list[str]:
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
     """Return an evaluation as a Markdown table with all columns, and one more for agents with one training seed."""
-    many, one = _rows(evaluation)
+    many, one = ([[cell.replace("|", r"\|") for cell in row] for row in rows] for rows in _rows(evaluation))
     text = f"{title(evaluation)}:"
     for before, cells in (("", many), (f"\n\n{_one_seed(evaluation).capitalize()}:", [many[0], *one])):
         if len(cells) > 1:
@@ -101,17 +107,18 @@ def note(result: Mapping[str, Any]) -> str:
 def _one_seed(evaluation: Mapping[str, Any]) -> str:
     """Return the caption of agents with one training seed."""
     samples = "recordings" if evaluation.get("recordings") else "episodes"
-    return f"one training seed: the interval is over {samples} only; another training would differ"
+    return f"one training seed: interval over {samples} only; another training would differ"
 
 
-def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
+def _rows(
+    evaluation: Mapping[str, Any], hidden: tuple[str, ...] = (), terminal: bool = False
+) -> tuple[list[list[str]], list[list[str]]]:
     """Return the cells of the titles and the agents, best first, and those of agents with one training seed."""
     agents = evaluation["agents"]
     main = "reward" if all("reward" in result for result in agents.values()) else "coverage"
     columns = (main, main, _NUMBER), ("95 % interval", main, _INTERVAL), ("IQM", main, "{iqm:.3f}"), *_COLUMNS[main]
     tracked = any("gospa" in result for result in agents.values())
-    hidden = (() if tracked else _OF_TRACKS) + (_NOT_IN_A_TERMINAL if terminal else ())
-    hidden += _NOT_WITH_TRACKS if terminal and tracked else ()
+    hidden += () if tracked else _OF_TRACKS
     hidden += () if any(result.get("improvement") for result in agents.values()) else ("P",)
     shown = [column for column in columns if column[0] not in hidden]
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]

@@ -37,6 +37,8 @@ def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
     low, high = cell["ci95"]
     assert f"sensors-1  {cell['mean']:.3f} ({low:.3f} .. {high:.3f})  " in small
     assert " .. " not in large
+    name = "a-population-with-a-long-name-in-$HOME"
+    assert f"\n{name}  " in cross_table(made(1, 1) | {"sensors": [name]})
     assert "nan" not in cross_table(made(1, 1, 1))  # no interval
 
 
