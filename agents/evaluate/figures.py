@@ -8,6 +8,7 @@ agent with different options, share a colour.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ _WITHOUT_LEARNING = {
 }  # fmt: skip
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 _GREY, _INK = "#7d7d7d", "#333333"
-_LONGEST = 26  # characters of a name
+_LONGEST = 26  # characters of a line of a name
 _PANELS = {
     "coverage": "coverage",
     "decision_reward": "decision reward",
@@ -45,7 +46,7 @@ def new_figure(size: tuple[float, float], title: str = "") -> Figure:
     except ModuleNotFoundError:
         raise ModuleNotFoundError("figures require matplotlib: pip install 'hitmac[train]'") from None
     figure = Figure(figsize=size, dpi=110, layout="constrained")
-    figure.suptitle(title.replace("$", r"\$"), fontsize=10, x=0.01, ha="left", color=_INK)
+    figure.suptitle(title.replace("$", r"\$"), fontsize=10, x=0.01, ha="left", color=_INK, wrap=True)
     return figure
 
 
@@ -60,14 +61,21 @@ def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the colour of every agent, by name, from their results."""
     families = {name: split_options(name)[0] for name, result in agents.items() if not result.get("bound")}
     others = [family for family in dict.fromkeys(families.values()) if family not in _WITHOUT_LEARNING]
-    colours = {family: _OTHERS[place % len(_OTHERS)] for place, family in enumerate(others)} | _WITHOUT_LEARNING
+    colours = {family: _other(place) for place, family in enumerate(others)} | _WITHOUT_LEARNING
     return {name: colours[families[name]] if name in families else _GREY for name in agents}
 
 
+def _other(place: int) -> str:
+    """Return the colour of a family without its own, by its place; lighter and then darker ones follow the first."""
+    round_, index = divmod(place, len(_OTHERS))
+    colour = np.array([int(_OTHERS[index][k : k + 2], 16) for k in (1, 3, 5)])
+    return "#{:02x}{:02x}{:02x}".format(*(colour + (colour, 255, 0)[round_ % 3]) // 2)
+
+
 def label_of(name: str, result: Mapping[str, Any]) -> str:
-    """Return the label of an agent: its name, shortened at the front, and the note of its result."""
-    short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
-    return short.replace("$", r"\$") + note(result)
+    """Return the label of an agent: its name, on several lines if it is long, and the note of its result."""
+    text = textwrap.fill(name, _LONGEST).replace("$", r"\$") + note(result)
+    return " " * text.startswith("_") + text  # matplotlib leaves a label out of a legend if it begins with _
 
 
 def plain_axis(axis: Axes, grid: str) -> None:
@@ -110,7 +118,9 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     if not panels:
         raise ValueError(f"no agent has any of {', '.join(_PANELS)}")
     ranked = sorted(agents, key=lambda name: (values["coverage"][name] or [-np.inf])[0])  # upwards
-    figure = new_figure((10, 1.3 + 0.36 * len(agents)), f"{title(evaluation)}; whiskers: {_intervals(agents)}")
+    labels = [label_of(name, agents[name]) for name in ranked]
+    high = 0.36 * max(1.0, 0.5 * max(1 + label.count("\n") for label in labels))  # of a row
+    figure = new_figure((10, 1.3 + high * len(agents)), f"{title(evaluation)}; whiskers: {_intervals(agents)}")
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         for row, name in enumerate(ranked):
             mean, low, high = values[metric][name] or (np.nan, 0, 0)
@@ -125,7 +135,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         left, right = axis.get_xlim()
         axis.set_xlim(left, right + 0.34 * (right - left))  # room for the numbers
         axis.set_ylim(-0.6, len(ranked) - 0.4)
-        axis.set_yticks(range(len(ranked)), [label_of(name, agents[name]) for name in ranked])
+        axis.set_yticks(range(len(ranked)), labels)
         axis.set_title(_PANELS[metric], fontsize=10, loc="left")
         axis.locator_params(axis="x", nbins=3)
         plain_axis(axis, "x")
@@ -224,7 +234,7 @@ def save_heat_maps(
             maps[name] = np.array([[(found.get((n, m)) or [np.nan])[0] for m in columns] for n in rows])
     if not maps:
         raise ValueError("no agent has a decision reward")
-    longest = max(len(label_of(name, agents[name])) for name in maps)
+    longest = max(len(line) for name in maps for line in label_of(name, agents[name]).split("\n"))
     wide, tall = max(0.66 * len(columns) + 0.6, 0.09 * longest + 0.3), 0.5 * len(rows) + 0.75
     across = max(1, min(len(maps), 4, int(9.5 / wide)))
     down = -(-len(maps) // across)
@@ -267,7 +277,8 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
     axes = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for axis, (parameter, evaluations) in zip(axes, sweeps.items(), strict=True):
         for name, result in agents.items():
-            values = [_value(evaluation["agents"][name], "coverage") for evaluation in evaluations.values()]
+            every_value = (_value(evaluation["agents"][name], "coverage") for evaluation in evaluations.values())
+            values = [value or [np.nan] * 3 for value in every_value]
             (mean, low, high), style = np.array(values, float).T, "--o" if result.get("bound") else "-o"
             axis.fill_between(list(evaluations), low, high, color=colours[name], alpha=0.15, lw=0)
             axis.plot(list(evaluations), mean, style, ms=3.5, color=colours[name], label=label_of(name, result))
@@ -303,3 +314,6 @@ def _legend_beside(axis: Axes) -> None:
     lines: Any = axis.get_legend_handles_labels()[0]
     lines.sort(key=lambda line: -np.nan_to_num(line.get_ydata()[-1]))
     axis.legend(handles=lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
+    rows = sum(1 + line.get_label().count("\n") for line in lines)
+    figure: Any = axis.figure
+    figure.set_figheight(max(figure.get_figheight(), 1.0 + 0.21 * rows))

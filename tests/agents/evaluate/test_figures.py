@@ -80,6 +80,23 @@ def test_unusual_evaluations_are_drawn_with_all_agents(draw, drawn):
     drawn(lambda path: draw(path, evaluation({"free": (0.9, None)}, ("free",))))
 
 
+@pytest.mark.parametrize("draw", DRAW)
+def test_many_agents_with_long_names_differ_and_are_inside_the_figure(draw, drawn):
+    ends = "with-the-same-long-end-of-their-names"
+    names = [f"_folder-{k}/{ends}" for k in range(22)]
+    shown = evaluation({name: (0.03 * k, 0.02 * k) for k, name in enumerate(names)}, **{names[0]: 1})
+    shown["scenario"] = "a-scene-with-a-long-name"
+    figure = drawn(lambda path: draw(path, shown | {"recordings": 3, "empty": 0.5}))
+    shown_texts = [one for one in figure.findobj(matplotlib.text.Text) if one.get_text()]
+    labels = [one for one in shown_texts if one.get_text().replace("\n", "").strip().startswith("_folder-")]
+    assert {"".join(one.get_text().split()).removesuffix("(1seed)") for one in labels} == set(names)
+    for one in [*labels, figure._suptitle]:
+        box = one.get_window_extent()
+        assert -1 <= box.x0 < box.x1 <= figure.bbox.x1 + 1
+        assert -1 <= box.y0 < box.y1 <= figure.bbox.y1 + 1
+    assert len(set(figures.colours_of(shown["agents"]).values())) == len(names)
+
+
 def test_bars_are_sorted_and_have_their_values(drawn):
     places = {"low": (0.2, 0.5), "high": (0.8, 0.6), "free": (0.9, None), "middle": (0.5, 0.7)}
     shown = evaluation(places, ("free",), low=1, high=3)
@@ -170,3 +187,6 @@ def test_sweeps_have_a_panel_for_each_parameter(drawn):
     ends = first.collections[0].get_paths()[0].vertices[:, 1]
     assert (ends.min(), ends.max()) == pytest.approx((0.39, 0.61))
     assert list(legend(second)) == ["free (upper bound)", "a"]
+    low["agents"]["a"]["coverage"] = NOTHING  # without a target in any episode
+    (axis,) = drawn(save_sweeps, {"hops": {1.0: low, 3.0: high}}).axes
+    np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[1, np.nan], [3, 0.6]])
