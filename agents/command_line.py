@@ -118,6 +118,12 @@ def parse(
             required = [option for option, value in names.items() if value is dataclasses.MISSING]
             lacking = set(required) - {one.split("=")[0] for one in given}
             reason = f"{' and '.join(sorted(lacking, key=required.index))} must be given"
+        for problem, kind in (
+            ("invalid literal for int() with base 10", "whole "),
+            ("could not convert string to float", ""),
+        ):
+            wanted = rf"\1 is \2; it must be a {kind}number"
+            reason = re.sub(rf"Error parsing (\S+): {re.escape(problem)}: (.*)", wanted, reason)
         if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
             reason += did_you_mean(wrong[0], names)
         _refuse(program, f"{reason} (see --help)")

@@ -23,6 +23,8 @@ class Options:
     """Seed of the first scene."""
     files: tuple[str, ...] = ()
     """Files to read."""
+    rate: float = 1.0
+    """Share of all scenes."""
 
 
 def test_options_are_typed_and_the_first_may_stand_without_its_name():
@@ -34,7 +36,9 @@ def test_options_are_typed_and_the_first_may_stand_without_its_name():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--seed", "many"], "many"),
+        (["--seed", "many"], "--seed is 'many'; it must be a whole number (see --help)"),
+        (["--seed=2.5"], "--seed is '2.5'; it must be a whole number (see --help)"),
+        (["--rate", "half"], "--rate is 'half'; it must be a number (see --help)"),
         (["--sed", "5"], "(did you mean --seed?)"),
         (["--files", "--seed", "5"], "--files is given without a value"),
         (["--import", "nowhere"], "--import: no module nowhere in the current directory, nor installed"),
