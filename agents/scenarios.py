@@ -35,7 +35,7 @@ class Options:
     steps: Annotated[int, Range(1, 100_000)] = 200
     """Number of steps."""
     size: int = 480
-    """Longer side of film and picture, pixels."""
+    """Longer side of film and picture, 64 to 4096 pixels."""
     seed: int = 0
     """Seed of the scene and of the random agent."""
 

@@ -28,6 +28,7 @@ _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 
 _DETECTION, _TRACK = (200, 120, 0), (120, 70, 150)
 # Part of every palette, since they are too small to be chosen.
 _MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN, _DETECTION, BROWN)
+_LARGEST = 4096  # pixels of a side; in twice the size, a picture takes 200 MB while it is drawn
 _MOST_NUMBERED = 80  # sensors or targets with readable numbers
 _FADED = 100.0  # sub-steps in which the mark of a last known position fades to a third
 
@@ -42,18 +43,18 @@ class Picture:
 
     Args:
         scenario: scenario of the scenes.
-        size: longer side of the picture, pixels; 64 or more; default 600. A square arena has a square picture.
+        size: longer side of the picture, pixels; 64 to 4096; default 600. A square arena has a square picture.
 
     Attributes:
         shape: height and width of the picture, pixels.
         extent: (left, right, bottom, top) of the whole picture with its margins, in units of the arena.
 
-    Raises ``ValueError`` for a size under 64 or an invalid background, ``FileNotFoundError`` for a missing one.
+    Raises ``ValueError`` for another size or an invalid background, ``FileNotFoundError`` for a missing one.
     """
 
     def __init__(self, scenario: Scenario, size: int = 600) -> None:
-        if size < 64:
-            raise ValueError(f"size is {size}; it must be 64 pixels or more")
+        if not 64 <= size <= _LARGEST:
+            raise ValueError(f"size is {size}; it must be 64 to {_LARGEST} pixels")
         if importlib.util.find_spec("PIL") is None:
             raise ModuleNotFoundError("pictures require Pillow: pip install 'hitmac[render]'")
         self.scenario = scenario

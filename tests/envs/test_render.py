@@ -128,8 +128,9 @@ def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
         check_film("path", "film.mp4")
     check_film("path", "film.gif")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
-    with pytest.raises(ValueError, match="size is 63; it must be 64 pixels or more"):
-        Picture(envs.load_scenario("hit-mac"), 63)
+    for size in (63, 4097):
+        with pytest.raises(ValueError, match=f"size is {size}; it must be 64 to 4096 pixels"):
+            Picture(envs.load_scenario("hit-mac"), size)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of imageio-ffmpeg's reader
