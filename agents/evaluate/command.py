@@ -13,8 +13,8 @@ import tyro
 from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import evaluate, save_evaluation
 from hitmac.agents.evaluate.cross import WHOLE, cross_table, evaluate_cross, save_matrix
-from hitmac.agents.evaluate.figures import save_pareto, save_pictures, save_sweeps
-from hitmac.agents.evaluate.film import save_films
+from hitmac.agents.evaluate.figures import new_figure, save_pareto, save_pictures, save_sweeps
+from hitmac.agents.evaluate.film import films_of, save_film
 from hitmac.agents.evaluate.logs import evaluate_log, log_table, read_log
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import checked_device
@@ -102,18 +102,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
         steps = options.max_episode_steps or (WHOLE if game else SUB_STEPS)
         same: dict[str, Any] = {"episodes": options.episodes, "seed": options.seed, "max_episode_steps": steps}
-        evaluations = [_evaluate_game(scenes[0], options, same)] if game else []
         played = [] if game and not options.film else scenes
         teams = [(scenario, named_agents(options.agents, scenario, options.device)) for scenario in played]
+        films = films_of(options.film, teams) if options.film else {}
+        evaluations = [_evaluate_game(scenes[0], options, same)] if game else []
         for scenario, agents in [] if game else teams:
             evaluations.append(evaluate(agents, scenario, bounds=options.bounds, **same))
             print(f"{table(evaluations[-1])}\n")
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
-        if options.film:
-            for path in save_films(options.film, teams, seed=options.seed, sub_steps=steps):
-                print(f"film: {path}")
+        for path, film in films.items():
+            save_film(path, *film, seed=options.seed, sub_steps=steps)
+            print(f"film: {path}")
         if options.curves:
             rest = iter(evaluations)
             save_sweeps(options.curves, {name: {one: next(rest) for one in scenes} for name, scenes in sweeps.items()})
@@ -208,6 +209,8 @@ def _scenarios(options: Options) -> list[Scenario]:
         check_film("film", options.film)
     if options.pictures and options.pictures.is_file():
         raise FileExistsError(f"pictures is '{options.pictures}', a file; name a folder")
+    if options.pictures or options.front or options.curves:
+        new_figure((1.0, 1.0))  # raises an error without matplotlib
     for option in ("front", "curves"):
         if path := getattr(options, option):
             check_output(option, path, ".png")

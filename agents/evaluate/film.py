@@ -76,16 +76,16 @@ def tracked(episode: Episodes) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray
     return detections, tracks
 
 
-def save_films(
-    path: Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]], *, seed: int, sub_steps: int
-) -> list[Path]:
-    """Film one episode of each agent, of several trainings the first, in its scenario; return the files.
+def films_of(path: Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]]) -> dict[Path, tuple[Agent, Scenario]]:
+    """Return the files of films of each agent, of several trainings the first, in its scenario.
 
-    The names of several agents or scenarios are added to that of `path`.
+    The names of several agents or scenarios are added to that of `path`. Raises the errors of :func:`save_film` and of
+    :class:`~hitmac.envs.render.Picture` before any episode is played, and ValueError for two films of one name.
     """
     several = len({agent.name for _, agents in teams for agent in agents}) > 1
     films: dict[Path, tuple[Agent, Scenario]] = {}
     for scenario, agents in teams:
+        Picture(scenario)
         firsts = {agent.name: agent for agent in reversed(agents)}
         for agent in reversed(firsts.values()):
             names = [agent.name] * several + [scenario.name] * (len(teams) > 1)
@@ -93,7 +93,6 @@ def save_films(
             file = path.with_stem(path.stem + added)
             if file in films:
                 raise ValueError(f"two films would be {file}; give the agents and scenarios other names")
+            check_film("film", file)
             films[file] = agent, scenario
-    for file, film in films.items():
-        save_film(file, *film, seed=seed, sub_steps=sub_steps)
-    return list(films)
+    return films

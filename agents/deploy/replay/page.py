@@ -7,7 +7,7 @@ import io
 import json
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +61,15 @@ def save_replay(
     loaded = [load_agent(agent, scenario) for agent in agents]
     if not loaded:
         raise ValueError("agents is empty; give one or more")
-    write_text(path, page(scenario, seed, [record(agent, scenario, seed, sub_steps) for agent in loaded], speed))
+    write_text(path, page(scenario, seed, (record(agent, scenario, seed, sub_steps) for agent in loaded), speed))
 
 
 def page(
-    scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0, private: Any = ()
+    scenario: Scenario, seed: int, episodes: Iterable[Mapping[str, Any]], speed: float = 20.0, private: Any = ()
 ) -> str:
     """Return the page of episodes of one scenario and seed, results of :func:`record`, with `private` polygons."""
-    data = world(scenario) | {"seed": seed, "speed": speed, "episodes": episodes, "private": [*private]}
+    shown = world(scenario)  # raises the errors of a background before episodes are played
+    data = shown | {"seed": seed, "speed": speed, "episodes": [*episodes], "private": [*private]}
     return filled("page.html", SCRIPTS, f"{scenario.name}, seed {seed}", data)
 
 

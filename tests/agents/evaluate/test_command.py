@@ -1,6 +1,7 @@
 """``hitmac evaluate``: agents and their trainings, parameters that are set or varied, and files."""
 
 import json
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -92,3 +93,21 @@ def test_wrong_options_are_refused_before_anything_is_written(arguments, message
     line = error_of(main, *arguments, *FEW)
     assert message in line
     assert line.startswith("hitmac evaluate: error: ")
+
+
+@pytest.mark.parametrize(("missing", "arguments", "message"), [
+    ("matplotlib.figure", ["--pictures", "pictures"], "figures require matplotlib"),
+    ("PIL", ["--film", "film.gif"], "pictures require Pillow"),
+    ("", ["--film", "film.gif", "--set", "background=absent.png"], "absent.png'; there is no such file"),
+    ("", ["--film", "film.gif", "--agents", "still=a/checkpoint,still!=b/checkpoint"], "two films would be film-still"),
+])  # fmt: skip
+def test_files_that_cannot_be_made_are_refused_before_any_episode(
+    missing, arguments, message, runs, monkeypatch, capsys
+):
+    monkeypatch.chdir(runs)
+    monkeypatch.setattr("hitmac.agents.evaluate.command.evaluate", None)
+    if missing:
+        monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SystemExit):
+        main([*arguments, *FEW])
+    assert message in capsys.readouterr().err

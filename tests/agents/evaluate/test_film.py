@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.evaluate import evaluate, save_film
-from hitmac.agents.evaluate.film import save_films
+from hitmac.agents.evaluate.film import films_of
 from hitmac.envs import load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
@@ -50,8 +50,12 @@ def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):
     still, planner = load_agent("still", scenes[0]), load_agent("planner:turn_cost=0.5", scenes[0])
     films = []
     for teams in ([(scenes[0], [still, planner, planner._replace(run="another")])], [(one, [still]) for one in scenes]):
-        films += save_films(tmp_path / "film.gif", teams, seed=0, sub_steps=2)
+        for path, film in films_of(tmp_path / "film.gif", teams).items():
+            save_film(path, *film, seed=0, sub_steps=2)
+            films.append(path)
     names = "film-still.gif", "film-planner-turn-cost=0.5.gif", "film-hit-mac-2x3.gif", "film-random-2x3.gif"
     assert [path.name for path in films if path.is_file()] == list(names)
     with pytest.raises(ValueError, match=r"two films would be .*d-still.gif"):
-        save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still!")])], seed=0, sub_steps=2)
+        films_of(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still!")])])
+    with pytest.raises(OSError, match="File name too long"):
+        films_of(tmp_path / "e.gif", [(scenes[0], [still, still._replace(name=300 * "a")])])

@@ -39,6 +39,12 @@ def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
     assert len(data["background"]) < 10_000
 
 
+def test_a_missing_background_is_an_error_before_any_episode(tmp_path, monkeypatch):
+    monkeypatch.setattr("hitmac.agents.deploy.replay.page.record", None)
+    with pytest.raises(FileNotFoundError, match="there is no such file"):
+        save_replay(tmp_path / "a.html", ["still"], load_scenario("hit-mac").replace(background="absent.png"), seed=0)
+
+
 @pytest.fixture
 def tab(browser):
     browser.errors.clear()
