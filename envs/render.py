@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import math
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,8 @@ class Picture:
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = max(0.011 * self._full * min(1.0, math.sqrt(16 / crowd)), _SMOOTH)
         self._numbered = crowd <= _MOST_NUMBERED
-        self._names = scenario.sensor_names or [str(i + 1) for i in range(scenario.num_sensors)]
+        numbers = [str(i + 1) for i in range(scenario.num_sensors)]
+        self._names = [*map(_drawable, scenario.sensor_names or numbers, numbers)]
         self._wall_width = max(1, min(3 * _SMOOTH, round(0.6 * self._unit)))
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
@@ -125,6 +127,8 @@ class Picture:
             draw.rectangle(self._mark(x, y), fill=colour)
             if self._numbered:
                 font = _font(max(10, round(2.8 * unit)))
+                half = font.getlength(self._names[i]) / 2.0
+                x = max(half, min(width - half, x))  # inside the picture
                 draw.text((x, y - 1.4 * unit), self._names[i], fill=colour, font=font, anchor="ms")
         if simulator.known is not None:
             self._known(draw, simulator.known, b)
@@ -224,6 +228,12 @@ def _font(size: int) -> Any:
     from PIL import ImageFont
 
     return ImageFont.load_default(size)
+
+
+def _drawable(name: str, number: str) -> str:
+    """Return a name without its accents, or the number for letters that Pillow's font lacks."""
+    plain = "".join(one for one in unicodedata.normalize("NFKD", name) if not unicodedata.combining(one))
+    return plain if plain.isascii() else number
 
 
 def read_background(path: str) -> Any:

@@ -115,6 +115,18 @@ def test_a_caption_is_as_wide_as_the_picture_at_most(caption):
     assert columns.size == 0 if not caption else 2 < columns.min() < columns.max() < 297
 
 
+def test_names_of_sensors_are_inside_the_picture_in_letters_that_the_font_has():
+    def drawn_with(name):
+        task = task_of(placement="fixed", sensor_positions=((-1000.0, 0.0),), sensor_names=(name,))
+        return Picture(task.scenario, 300).draw(task.simulator, 0, "")
+
+    columns = np.flatnonzero((drawn_with("the-entrance-hall-of-the-north-west") != drawn_with(".")).any((0, 2)))
+    assert columns.min() < 3
+    assert columns.max() > 130
+    np.testing.assert_array_equal(drawn_with("Tür"), drawn_with("Tur"))
+    np.testing.assert_array_equal(drawn_with("東京"), drawn_with("1"))
+
+
 def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = np.zeros((64, 64, 3), np.uint8)
