@@ -1,7 +1,7 @@
 "use strict";
 
 const EDGE = { left: 34, right: 46, top: 8, bottom: 20 }; // pixels around a chart
-const WINDOW = 20; // sub-steps of a moving mean
+const WINDOW = 21; // sub-steps of a moving mean, an odd number
 
 // Chart of a figure of all episodes over time: moving mean, another mean, and current sub-step.
 class Curves {
@@ -106,9 +106,9 @@ function agentColour(k) {
 
 // Means over a window of sub-steps around each one.
 function movingMeans(values, window) {
-  const last = values.length - 1;
+  const [last, half] = [values.length - 1, (window - 1) / 2];
   return Float64Array.from(values, (_, t) => {
-    const shown = values.subarray(Math.max(1, t - window / 2), Math.min(last, t + window / 2) + 1);
+    const shown = values.subarray(Math.max(1, t - half), Math.min(last, t + half) + 1);
     const numbers = shown.filter((value) => !isNaN(value));
     return numbers.reduce((a, b) => a + b, 0) / numbers.length;
   });

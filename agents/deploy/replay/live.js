@@ -188,7 +188,7 @@ class Live {
     const chosen = hands.has(this.chosen) ? this.chosen : -1;
     this.scene.episode = episodeOf(frame, this.world);
     this.scene.draw({ frame: 0, sensor: chosen, views: true, names: frame.heading.length <= 26, knowledge: true });
-    const chart = new Curves(byId("chart"), [this.recent], "coverage", "mean", 0);
+    const chart = new Curves(byId("chart"), [this.recent], "coverage", "mean", 1);
     chart.ends = [`${SHOWN / 60} min ago`, "now"];
     chart.resize();
     chart.draw({ frame: SHOWN });

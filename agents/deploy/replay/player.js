@@ -70,10 +70,11 @@ class Card {
     this.scene.draw(own);
     this.attention.hidden = own.sensor < 0;
     if (own.sensor < 0) return;
+    const name = sensorName(this.player.world, own.sensor);
     this.note.textContent = this.strip.attends(own)
-      ? `Sensor ${own.sensor + 1}: shares of ${level === "policy" ? "its" : `the ${level}'s`} attention, at most ` +
+      ? `Sensor ${name}: shares of ${level === "policy" ? "its" : `the ${level}'s`} attention, at most ` +
         `${this.strip.largest(own).toFixed(2)}; green: the sensor sees the target.`
-      : `Sensor ${own.sensor + 1}: this agent has no attention; green: the sensor sees the target.`;
+      : `Sensor ${name}: this agent has no attention; green: the sensor sees the target.`;
     this.strip.draw(own);
   }
 }
@@ -161,7 +162,7 @@ class Player {
     const speeds = [...new Set([...SPEEDS, world.speed])].sort((a, b) => a - b);
     fill("speed", speeds.map((speed) => [speed, `${speed} sub-steps/s`]));
     byId("speed").value = world.speed;
-    fill("sensor", [[-1, "none"], ...Array.from({ length: episodes[0].sensors }, (_, i) => [i, i + 1])]);
+    fill("sensor", [[-1, "none"], ...Array.from({ length: episodes[0].sensors }, (_, i) => [i, sensorName(world, i)])]);
     const levels = [...new Set(episodes.flatMap((episode) => episode.levels))];
     fill("level", levels.map((level) => [level, level]));
     byId("level-label").hidden = levels.length < 2;
@@ -269,7 +270,8 @@ async function start() {
   const { sensors, targets, frames, empty } = episodes[0];
   const without = empty ? `, ${(100 * empty).toFixed(1)} % of them without targets` : "";
   byId("title").textContent = `${world.scenario}, seed ${world.seed}`;
-  byId("about").textContent = `${sensors} sensors, ${targets} targets, ${frames - 1} sub-steps${without}. Click a sensor to see what it attends to.`;
+  const numbers = [counted(sensors, "sensor"), counted(targets, "target"), counted(frames - 1, "sub-step")].join(", ");
+  byId("about").textContent = `${numbers}${without}. Click a sensor to see what it attends to.`;
   return new Player(world, episodes);
 }
 

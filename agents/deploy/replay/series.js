@@ -109,6 +109,11 @@ function inWords(value, digits) {
   return isNaN(value) ? "-" : value.toFixed(digits);
 }
 
+// A number with its noun: 1 sensor, 2 sensors.
+function counted(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 // Names of targets: a, b, ..., z, aa, ab, ...
 function letter(number) {
   return (number >= 26 ? letter(Math.floor(number / 26) - 1) : "") + String.fromCharCode(97 + (number % 26));

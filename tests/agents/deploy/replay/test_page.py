@@ -120,6 +120,24 @@ def test_a_page_plays_the_evaluated_episodes(tab, show):
     assert tab.run("document.getElementById('sensor').value") == "-1"
 
 
+def test_a_page_of_one_camera_has_its_name_and_true_words(tab, show):
+    scenario = load_scenario("hit-mac-1x1").replace(
+        placement="fixed", sensor_positions=[[0, 0]], sensor_names=['Tür <b>"2"'], walk="still"
+    )
+    show(["still"], scenario, 0, 50)
+    assert tab.run("document.getElementById('about').textContent").startswith("1 sensor, 1 target, 50 sub-steps. ")
+    assert tab.run("document.getElementById('sensor').lastChild.textContent") == 'Tür <b>"2"'
+    tab.run("player.then((one) => one.choose(0))")
+    assert 'Sensor Tür <b>"2": this agent' in tab.run("document.body.textContent")
+    (window,) = {re.search(r"mean of (\d+) sub-steps", note)[1] for note in tab.run(
+        "[...document.querySelectorAll('#curves .note')].map((one) => one.textContent).slice(0, 2)"
+    )}  # fmt: skip
+    single = "Array.from({ length: 51 }, (_, t) => Number(t === 25))"
+    averaged = tab.run(f"[...movingMeans(Float64Array.from({single}), WINDOW)]")
+    np.testing.assert_allclose([one for one in averaged if one], 1 / int(window))
+    assert np.count_nonzero(averaged) == int(window)
+
+
 def test_time_without_targets_does_not_count(tab, show):
     zone = {"zones": [[(-1250, -1250), (1250, -1250), (-1250, 1250)]], "zone_values": [3]}
     scenario = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1, **zone)
