@@ -16,7 +16,7 @@ from hitmac.agents.command_line import Forms, provenance, run_form
 from hitmac.agents.evaluate.compare import evaluate, recordings_of
 from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.statistics import over_scenes, wins
-from hitmac.agents.evaluate.tables import aligned, counted, note
+from hitmac.agents.evaluate.tables import aligned, counted, folded, note
 from hitmac.agents.names import named_agents, parse
 from hitmac.agents.registry import Agent
 from hitmac.envs.files import check_output, parse_yaml, read_text, write_text
@@ -288,9 +288,9 @@ def table(results: Mapping[str, Mapping[str, Any]], suite: Suite) -> str:
         cells = ["{:.3f}".format(*one["score"]), "{1:.3f} .. {2:.3f}".format(*one["score"])]
         cells += [f"{one['improvement'][0]:.2f}" if one["improvement"] else "-", f"{one['rotation']:.3f}"]
         amount = "-" if not steps else "?" if None in steps else f"{np.mean(steps):,.0f}"
-        above.append([agent + note(one), *cells, amount])
+        above.append([folded(agent) + note(one), *cells, amount])
         means = [f"{covered[name]['coverage']['mean']:.2f}" if name in covered else "-" for name in letters]
-        below.append([agent, *means])
+        below.append([folded(agent), *means])
     unbounded = [letters[name] for name, scene in suite.scenes.items() if scene.bound == 1.0]
     return "\n".join([
         f"{PROGRAM}, {suite}", "", *aligned(above), "", "coverage:", *aligned(below), "",

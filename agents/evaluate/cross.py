@@ -12,7 +12,7 @@ from hitmac.agents.duel import Player
 from hitmac.agents.evaluate.compare import SCENES_AT_ONCE
 from hitmac.agents.evaluate.figures import label_of, new_figure, write_figure
 from hitmac.agents.evaluate.statistics import summary
-from hitmac.agents.evaluate.tables import WIDTH, aligned, title
+from hitmac.agents.evaluate.tables import WIDTH, aligned, folded, title
 from hitmac.agents.names import load_opponent
 from hitmac.agents.policy import one_thread_each
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -126,7 +126,7 @@ def cross_table(evaluation: Mapping[str, Any]) -> str:
     for measure, wanted_by in MEASURES.items():
         rows = [["sensors", *letters.values()]]
         for name, cells in zip(evaluation["sensors"], evaluation[measure]["matrix"], strict=True):
-            rows.append([name, *map(_cell, cells)])
+            rows.append([folded(name), *map(_cell, cells)])
         if max(map(len, aligned(rows, ruled=False))) > WIDTH:  # without intervals
             rows = [[cell.partition(" (")[0] for cell in row] for row in rows]
         bracketed |= any(" (" in cell for row in rows[1:] for cell in row[1:])

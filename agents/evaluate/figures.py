@@ -8,14 +8,13 @@ agent with different options, share a colour.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitmac.agents.evaluate.tables import markdown, note, released_reward, scope, title
+from hitmac.agents.evaluate.tables import folded, markdown, note, released_reward, scope, title
 from hitmac.agents.names import split_options
 from hitmac.envs.files import check_output, whole_file, write_text
 
@@ -30,7 +29,6 @@ _WITHOUT_LEARNING = {
 }  # fmt: skip
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 _GREY, _INK = "#7d7d7d", "#333333"
-_LONGEST = 26  # characters of a line of a name
 _PANELS = {
     "coverage": "coverage",
     "decision_reward": "decision reward",
@@ -74,7 +72,7 @@ def _other(place: int) -> str:
 
 def label_of(name: str, result: Mapping[str, Any]) -> str:
     """Return the label of an agent: its name, on several lines if it is long, and the note of its result."""
-    text = textwrap.fill(name, _LONGEST).replace("$", r"\$") + note(result)
+    text = folded(name).replace("$", r"\$") + note(result)
     return " " * text.startswith("_") + text  # matplotlib leaves a label out of a legend if it begins with _
 
 

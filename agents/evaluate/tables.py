@@ -1,7 +1,9 @@
 """Tables of an evaluation, for the terminal and in Markdown; the rewards of the released program."""
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 _NUMBER, _INTERVAL = "{mean:.3f}", "{ci95[0]:.3f} .. {ci95[1]:.3f}"
@@ -59,7 +61,11 @@ def table(evaluation: Mapping[str, Any]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, ruled: bool = True) -> list[str]:
-    """Return rows of cells as lines of columns; `ruled`, with a line of dashes below the first."""
+    """Return rows of cells as lines of columns; `ruled`, with a line of dashes below the first.
+
+    A cell can have several lines, such as a :func:`folded` name.
+    """
+    rows = [line for row in rows for line in zip_longest(*(cell.split("\n") for cell in row), fillvalue="")]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     rules = [["-" * width for width in widths]] if ruled else []
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (rows[0], *rules, *rows[1:])]
@@ -96,6 +102,11 @@ def scope(evaluation: Mapping[str, Any]) -> str:
     return f"{episodes}, seeds {first} to {last}{empty}"
 
 
+def folded(name: str) -> str:
+    """Return the name of an agent on lines of 26 characters at most."""
+    return textwrap.fill(name, 26)
+
+
 def note(result: Mapping[str, Any]) -> str:
     """Return the note after a name, in brackets: the kind of a bound, or the number of training seeds."""
     if result.get("bound"):
@@ -124,7 +135,8 @@ def _rows(
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []
     for name, result in sorted(agents.items(), key=lambda item: -(item[1][main]["mean"] or 0.0)):
-        label = f"{name} *" if terminal and result.get("bound") else name + note(result)
+        label = folded(name) if terminal else name
+        label += " *" if terminal and result.get("bound") else note(result)
         cells = [label, *(_cell(result.get(metric), form) for _, metric, form in shown)]
         (one if result.get("trainings") == 1 else many).append(cells)
     return many, one

@@ -35,6 +35,11 @@ def test_a_wide_table_leaves_out_columns_to_fit_a_terminal():
     lines = table(shown).splitlines()
     assert lines[2].split() == ["agent", "coverage", "95", "%", "interval", "IQM", "rotation", "P"]
     assert max(map(len, lines)) <= 80
+    shown = evaluation({"runs/2026-11-01/obstacles-with-attention": (0.8, 0.1)})
+    assert table(shown).splitlines()[4:] == [
+        "runs/2026-11-01/obstacles-  0.800     0.790 .. 0.810  0.800  0.100",
+        "with-attention",
+    ]
 
 
 def test_agents_of_one_training_have_their_own_markdown_table():
