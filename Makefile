@@ -49,7 +49,7 @@ check: .venv/.test
 docs: .venv/.docs
 	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html $(ARGS)
 
-bench: .venv/.test
+bench: .venv/.test .venv/.benchmark
 	$(BIN)/python -m benchmarks $(ARGS)
 
 fuzz soak faults closed_loop: .venv/.test
