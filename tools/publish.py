@@ -12,7 +12,7 @@ from hitmac.agents import pretrained as home
 from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.evaluate.benchmark import training_amounts
 from hitmac.agents.learned.checkpoint import EXECUTOR, FILES, checkpoint_folder, load_policy, trainings_in
-from hitmac.envs.files import parse_yaml, read_text, write_text
+from hitmac.envs.files import parse_yaml, read_text, working_folder, write_text
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,13 +45,17 @@ def publish(name: str, run: Path, note: str, limits: str, replace: bool) -> Path
     if load_policy(source)[1].role == "executor":
         raise ValueError(f"{run} is an executor; give a whole agent, such as the run of a coordinator")
     text = card(name, own, note, limits, several)
-    shutil.rmtree(folder, ignore_errors=True)
-    for level in ("", EXECUTOR) if (source / EXECUTOR).is_dir() else ("",):
-        (folder / level).mkdir(parents=True)
-        for file in FILES:
-            shutil.copyfile(source / level / file, folder / level / file)
-    write_text(folder / "card.md", text)
-    return folder
+    made = working_folder(folder)
+    try:
+        for level in ("", EXECUTOR) if (source / EXECUTOR).is_dir() else ("",):
+            (made / level).mkdir(exist_ok=True)
+            for file in FILES:
+                shutil.copyfile(source / level / file, made / level / file)
+        write_text(made / "card.md", text)
+        shutil.rmtree(folder, ignore_errors=True)
+        return made.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
 
 
 def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) -> str:

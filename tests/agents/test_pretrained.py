@@ -71,7 +71,7 @@ def runs(tmp_path, monkeypatch):
     return run
 
 
-def test_the_policy_of_a_run_with_its_card(runs, error_of):
+def test_the_policy_of_a_run_with_its_card(runs, error_of, monkeypatch):
     def refused(*arguments):
         return error_of(main, *arguments, "--note", "x")
 
@@ -90,6 +90,13 @@ def test_the_policy_of_a_run_with_its_card(runs, error_of):
     assert "absent is not a checkpoint" in refused("none", "absent")
     main(["mine", "all/seed-4", "--note", "Another.", "--replace"])
     assert ", seed 4 (" in Path("home/mine/card.md").read_text()
+
+    def full(*places):
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(shutil, "copyfile", full)
+        assert "No space left on device" in refused("mine", "all/seed-3", "--replace")
     Path("all/seed-4/evaluation.json").unlink()
     assert "all/seed-4 has no evaluation.json" in refused("mine", "all/seed-4", "--replace")
     assert load_agent("pretrained:mine", "hit-mac").name == "pretrained:mine"  # which is unchanged
