@@ -40,9 +40,13 @@ def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
     capsys.readouterr()
     main(["--list"])
     assert capsys.readouterr().out.splitlines() == ["greedy: --agents greedy", "still: --agents still"]
-    with pytest.raises(SystemExit):
-        main(["--row", "gredy"])
-    assert "unknown row 'gredy' (did you mean greedy?): known are greedy; still" in capsys.readouterr().err
+    for bad, message in (
+        (["--row", "gredy"], "unknown row 'gredy' (did you mean greedy?): known are greedy; still"),
+        (["--episodes", "0"], "--episodes is 0; it must be 1 or more"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*bad, *place])
+        assert message in capsys.readouterr().err
 
 
 def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):

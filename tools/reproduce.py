@@ -24,7 +24,7 @@ from hitmac.agents.training.config import HitMacOptions
 from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import read_text, write_text
 from hitmac.envs.tasks import SUB_STEPS
-from hitmac.envs.validation import Count, did_you_mean
+from hitmac.envs.validation import Count, convert, did_you_mean, field_types
 from hitmac.signals import end_on_signal
 
 PROGRAM = "make reproduce"
@@ -87,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parse(Options, PROGRAM, arguments)
     with stop_on_bad_input(PROGRAM):
+        for name in ("seeds", "episodes"):
+            convert(f"--{name}", field_types(Options)[name], getattr(options, name))
         for name in options.row:
             if name not in ROWS:
                 raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
