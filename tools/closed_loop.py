@@ -105,7 +105,7 @@ def _by_processes(agent: str, site: Any, folder: Path, steps: int, options: dict
 
     try:
         running.wait(600.0)
-        if not running.is_set() or run.poll() is not None:
+        if not any("running" in line for line in said):
             raise RuntimeError("\n".join(said))
         threading.Thread(target=weigh, daemon=True).start()
         coverage = play(world, steps, port)

@@ -24,6 +24,12 @@ def test_a_run_steers_cameras_of_which_one_fails_for_a_while():
     assert last.startswith("works again")
 
 
+@pytest.mark.slow
+def test_a_run_that_does_not_start_ends_the_loop_with_its_reason():
+    with pytest.raises(RuntimeError, match="unknown agent 'plannr'"):
+        closed_loop("plannr", ["examples/site/tracks/day-1.csv"], 0.05)
+
+
 SIZES = {5: (640, 360), 1: (640, 480)}
 """Sizes of the pictures of two cameras, of which one has another proportion."""
 
