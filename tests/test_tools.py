@@ -1,9 +1,9 @@
-"""Short forms of `make fuzz` and `make soak`."""
+"""Short forms of `make fuzz` and `make soak`, and names that no tool has."""
 
 import pytest
 
 from hitmac.envs import TASKS, load_scenario
-from tools import fuzz, soak
+from tools import faults, fuzz, soak, versions
 
 
 def test_fuzz_accepts_clear_refusals_only():
@@ -19,3 +19,21 @@ def test_soak_finds_a_reward_that_is_not_finite(monkeypatch):
     monkeypatch.setattr(TASKS["Coverage"], "step", lambda self, action: action * float("nan"))
     with pytest.raises(AssertionError, match="a reward is"):
         soak.soak(case, 3_000)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        (fuzz, "encodr", "unknown part encodr (did you mean encoder?)"),
+        (faults, "coverge", "unknown job coverge (did you mean coverage?)"),
+        (soak, "footbal footbll", "no case begins with 'footbll': known are "),
+        (versions, "--kinds lowst", "--kinds is lowst; unknown is lowst: known are lowest, newest"),
+        (versions, "--pythons python0", "--pythons is python0; none of them is found"),
+    ],
+)
+def test_a_tool_that_would_check_nothing_says_so(tool, arguments, message, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [tool.__name__, *arguments.split()])
+    with pytest.raises(SystemExit) as end:
+        tool.main()
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err

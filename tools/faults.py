@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from hitmac import train
 from hitmac.agents.deploy.export import folder as export_main
 from hitmac.agents.evaluate import command as evaluate_main
+from hitmac.envs.validation import known_unless_meant
 from hitmac.signals import end_on_signal
 
 _CALLS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.symlink", "os.truncate"}
@@ -168,6 +169,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments")
     parser.add_argument("--bare", action="store_true", help="train only, without evaluations, figures and films")
     options = parser.parse_args()
+    if unknown := set(options.jobs) - JOBS.keys():
+        parser.error(f"unknown job {known_unless_meant(unknown, JOBS)}")
     if options.bare:
         train.report = lambda *arguments: None  # type: ignore[assignment]
     failed = 0

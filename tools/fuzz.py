@@ -19,6 +19,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from hitmac.envs.validation import known_unless_meant
 from hitmac.signals import end_on_signal
 from tests.agents.deploy.run.received import RUN_PARTS
 from tools.fuzz_files import FILE_PARTS
@@ -97,6 +98,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"unknown part {known_unless_meant(unknown, PARTS)}")
     parts = options.parts or list(PARTS)
     inputs = -(-options.inputs // len(parts))
     if options.alone:

@@ -122,7 +122,10 @@ def main() -> int:
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        every = cases(Path(folder), options.random)
+        every = list(cases(Path(folder), options.random))
+        for beginning in options.cases:
+            if not any(case.name.startswith(beginning) for case in every):
+                parser.error(f"no case begins with {beginning!r}: known are {', '.join(case.name for case in every)}")
         chosen = [case for case in every if not options.cases or case.name.startswith(tuple(options.cases))]
         shares = np.array([(case.scenario.num_sensors * case.scenario.num_targets) ** -0.8 for case in chosen])
         print(f"{'case':<20}{'n x m':>8}{'million':>9}{'seconds':>9}{'grown MB':>10}  result")

@@ -75,10 +75,15 @@ def main() -> int:
     parser.add_argument("--pin", action="append", default=[], help="NAME==VERSION in every environment; repeatable")
     parser.add_argument("--all", action="store_true", help=f"run all fast tests, not only {', '.join(SMOKE)}")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
     pythons = [name for name in options.pythons.split(",") if shutil.which(name)]
+    if unknown := set(kinds) - {"lowest", "newest"}:
+        parser.error(f"--kinds is {options.kinds}; unknown is {', '.join(unknown)}: known are lowest, newest")
+    if not pythons:
+        parser.error(f"--pythons is {options.pythons}; none of them is found")
     rows = [["Python", "versions", *SHOWN, "tests"]]
     for number, python in enumerate(pythons):
-        for kind in options.kinds.split(","):
+        for kind in kinds:
             if kind != "lowest" or number == 0:
                 rows.append(try_one(python, kind, options.pin, [] if options.all else list(SMOKE)))
                 print("  ".join(rows[-1]), flush=True)
