@@ -69,3 +69,12 @@ def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, t
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
 def test_a_group_without_a_cluster_leaves_nothing(address, refused):
     assert f"--ray is '{address}'" in refused("--run-dir", "x", "--seeds", 2, "--ray", address, *SMALL)
+
+
+def test_a_cluster_that_a_busy_machine_does_not_start_is_refused(refused, monkeypatch):
+    def init(*address, **options):
+        raise Exception("The current node timed out during startup.\nSee the logs.")
+
+    monkeypatch.setattr("ray.init", init)
+    line = refused("--run-dir", "x", "--seeds", 2, "--ray", "local", *SMALL)
+    assert line.endswith("--ray is 'local'; no Ray cluster answers: The current node timed out during startup.")
