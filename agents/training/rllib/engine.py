@@ -21,7 +21,7 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ray.rllib.utils.metrics.metrics_logger import MetricsLogger
-from stable_baselines3.common.logger import configure
+from stable_baselines3.common.logger import Logger, configure
 
 from hitmac.agents.command_line import import_modules
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, checked_device, save_policy
@@ -70,6 +70,7 @@ class SceneEnvRunner:
         learner.warm_up(self._venv)
         torch.manual_seed(seed)
         self._venv.seed(seed)
+        self._model.set_logger(Logger(None, []))  # its default makes a folder among the temporary ones
         first_row = scenes[0] * (self._venv.num_envs // len(scenes))
         _, self._callback = self._model._setup_learn(0, learner.RolloutCallback(first_row=first_row))
 

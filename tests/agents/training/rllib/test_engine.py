@@ -38,11 +38,15 @@ def shared_ray():
 
 
 @pytest.mark.slow
-def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, shared_ray, capfd):
+def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, shared_ray, tmp_path, capfd, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
     asked = [*RLLIB, "--total-steps", 48]
     here(*asked[:1], *asked[3:], "--no-difference-rewards", "--run-dir", "sb3", evaluated=True)
     for name in ("one", "two"):
         here(*asked, "--run-dir", name, evaluated=True)
+    assert list(temporary.glob("SB3-*")) == []
     printed = capfd.readouterr()
     assert "WARNING" not in printed.err
     assert "\n48 steps in" in printed.out
