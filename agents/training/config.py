@@ -255,16 +255,14 @@ class Options(EncoderConfig, RunOptions):
     """Engine: sb3, Stable-Baselines3 in this process; or rllib, PPO of Ray's RLlib, also on several machines."""
     num_env_runners: Natural = 0
     """Processes of --engine rllib that share the scenes, and are restarted when lost; 0: all scenes in this process."""
-    num_learners: Natural = 0
-    """Processes of --engine rllib that share each gradient step; 0: this process."""
     address: str | None = None
     """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: a cluster for this run."""
 
     def _rules_of_engines(self) -> validation.Rules:
-        rllib, runners, learners = self.engine == "rllib", self.num_env_runners, self.num_learners
+        rllib, runners = self.engine == "rllib", self.num_env_runners
         compiles = self.algorithm != "imitation" and not rllib
         yield "compiled", not self.compiled or compiles, "requires learning from reward by --engine sb3"
-        for name in ("num_env_runners", "num_learners", "address"):
+        for name in ("num_env_runners", "address"):
             yield name, rllib or not getattr(self, name), "requires --engine rllib"
         if rllib:
             installed = None not in map(importlib.util.find_spec, ("ray", "tree"))
@@ -272,7 +270,6 @@ class Options(EncoderConfig, RunOptions):
             words = "cannot be combined with --engine rllib, which requires ppo, as in the job coverage-ppo"
             yield "algorithm", self.algorithm == "ppo", words
             yield "num_env_runners", runners <= self.num_envs, f"it must not exceed --num-envs, {self.num_envs}"
-            yield "num_learners", learners <= self.batch_size, f"it must not exceed --batch-size, {self.batch_size}"
             yield "ray", not self.ray, "cannot be combined with --engine rllib, whose cluster is that of --address"
             yield "address", not (self.is_group and self.address), "cannot be combined with several trainings"
 

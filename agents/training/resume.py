@@ -39,7 +39,7 @@ NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
 
 LIMITS = {
     "minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps",
-    "save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners", "iterations", *NOT_OF_A_RUN,
+    "save_every", "curve_points", "episodes", "device", "num_env_runners", "iterations", *NOT_OF_A_RUN,
 }  # fmt: skip
 """Options that may change when a run is resumed."""
 

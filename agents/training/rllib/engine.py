@@ -1,8 +1,8 @@
-"""Training by PPO of RLlib: Ray's processes simulate and act, and RLlib's learners share the gradient steps."""
+"""Training by PPO of RLlib: Ray's processes simulate and act, and RLlib's learner updates the policy."""
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,15 +143,15 @@ class EnvRunners:
         return found, lost
 
 
-def build_learners(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
-    """Return RLlib's group of learners of PPO for the options of a job and a policy's spaces."""
+def build_learner(options: Options, policy: AttentionPolicy) -> Any:
+    """Return RLlib's learner of PPO for the options of a job and a policy's spaces."""
     spaces = policy.observation_space, policy.action_space
     network = {"encoder_config": options.encoder_config, "critic": options.critic}
     gpu = checked_device(options.device).type != "cpu"
     bonus: Any = [[0, options.entropy], [WHOLE, options.final_entropy]]
     config = (
         PPOConfig()
-        .learners(num_learners=options.num_learners, num_gpus_per_learner=int(gpu))
+        .learners(num_gpus_per_learner=int(gpu))
         .rl_module(rl_module_spec=RLModuleSpec(AttentionRLModule, model_config=network))
         .training(
             lr=[[0, options.learning_rate], [WHOLE, 0.0]],
@@ -164,11 +164,11 @@ def build_learners(options: Options, scenario: Scenario, policy: AttentionPolicy
             grad_clip_by="global_norm",
         )
     )
-    return config.build_learner_group(spaces={DEFAULT_MODULE_ID: spaces})
+    return config.build_learner(spaces={DEFAULT_MODULE_ID: spaces})
 
 
 def train_batch(rollouts: Sequence[RunnerRollout], space: Any) -> MultiAgentBatch:
-    """Return the rows of rollouts in which a sensor acts, in random order, for RLlib's learners."""
+    """Return the rows of rollouts in which a sensor acts, in random order, for RLlib's learner."""
     acting = np.concatenate([one.acting for one in rollouts])
     rows = np.random.permutation(np.flatnonzero(acting | ~acting.any()))  # noqa: NPY002 - what RLlib shuffles with
     columns = tree.map_structure(lambda *parts: np.concatenate(parts)[rows], *(one.columns for one in rollouts))
@@ -204,20 +204,15 @@ class RLlibEngine:
         elif options.start is not None:
             learner.take_weights(policy, options.start)
         self._weights, seed = weights_of(policy), options.seed + self.steps
-        np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
-
-        def begin(taught: Any, weights: Any = self._weights) -> None:
-            taught.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
-            resume.put_moments(optimizer_of(taught), moments)
-            np.random.seed(seed)  # noqa: NPY002
-
         self._logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
         _start_ray(options)
         try:
             for name in ("ray", "ray.rllib"):  # a lost env runner has its own line above the bar
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-            self._learners = build_learners(options, scenario, policy)
-            self._learners.foreach_learner(begin)
+            self._learner = build_learner(options, policy)
+            self._module.set_state(self._weights)
+            resume.put_moments(self._optimizer, moments)
+            np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
             self._runners = EnvRunners(options, scenario, self._first_config.training_seeds[0] + used)
         except BaseException:
             self.close()
@@ -229,25 +224,28 @@ class RLlibEngine:
         seeds = self._first_config.training_seeds[0], self._runners.next_seed - 1
         return dataclasses.replace(self._first_config, training_seeds=seeds)
 
-    def _of_a_learner(self, asked: Callable[[Any], Any]) -> Any:
-        """Return the result of a function of a learner of RLlib; all learners are equal."""
-        return self._learners.foreach_learner(asked).result_or_errors[0].get()
+    @property
+    def _module(self) -> Any:
+        return self._learner.module[DEFAULT_MODULE_ID].unwrapped()
+
+    @property
+    def _optimizer(self) -> torch.optim.Optimizer:
+        return self._learner.get_optimizers_for_module(DEFAULT_MODULE_ID)[0][1]
 
     def save(self) -> None:
         """Write a checkpoint; before the first update, when nothing can be resumed, only the policy."""
         save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if not self.steps:
             return
-        with _one_line():
-            moments = self._of_a_learner(lambda taught: resume.moments_of(optimizer_of(taught)))
+        moments = resume.moments_of(self._optimizer)
         groups = resume.learned_state(self.policies[0], moments, self.progress, self.steps)
         groups["seeds"] = {"used": np.array([self._runners.next_seed - self._first_config.training_seeds[0]])}
         resume.write_state(state_file(self._run_dir), groups)
 
     def close(self) -> None:
         """End the processes of this training, and the connection to the cluster."""
-        if hasattr(self, "_learners"):
-            self._learners.shutdown()
+        if hasattr(self, "_learner"):
+            self._learner.shutdown()
         self._logger.close()
         ray.shutdown()
 
@@ -265,18 +263,16 @@ class RLlibEngine:
             if not rollouts:
                 return
             batch = train_batch(rollouts, self.policies[0].action_space)
-            rows = min(self.options.batch_size, len(batch)) // max(self.options.num_learners, 1)
             metrics = MetricsLogger(root=True)
-            metrics.aggregate(
-                self._learners.update(
-                    batch=batch,
-                    timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: int(WHOLE * clock.fraction)},
-                    num_epochs=self.options.epochs,
-                    minibatch_size=max(rows, 1),
-                    shuffle_batch_per_epoch=True,
-                )
+            found = self._learner.update(
+                batch=batch,
+                timesteps={NUM_ENV_STEPS_SAMPLED_LIFETIME: int(WHOLE * clock.fraction)},
+                num_epochs=self.options.epochs,
+                minibatch_size=min(self.options.batch_size, len(batch)),
+                shuffle_batch_per_epoch=True,
             )
-            self._weights = self._of_a_learner(lambda taught: taught.module[DEFAULT_MODULE_ID].unwrapped().get_state())
+            metrics.aggregate([found])
+        self._weights = self._module.get_state()
         put_weights(self.policies[0], self._weights)
         sizes = [len(one.acting) for one in rollouts]
         self.steps += sum(sizes)
@@ -292,14 +288,9 @@ class RLlibEngine:
         clock.add_point(**means)
 
 
-def optimizer_of(taught: Any) -> torch.optim.Optimizer:
-    """Return the optimizer of a learner of RLlib."""
-    return taught.get_optimizers_for_module(DEFAULT_MODULE_ID)[0][1]
-
-
 def _start_ray(options: Options) -> None:
     """Connect to the cluster, or start one on this machine."""
-    needed = options.num_env_runners + options.num_learners
+    needed = options.num_env_runners
     if options.address is None:
         connect(LOCAL, "--address", num_cpus=max(needed, 1))
         return
@@ -307,10 +298,7 @@ def _start_ray(options: Options) -> None:
     cpus = int(ray.cluster_resources().get("CPU", 0))
     if needed > cpus:
         ray.shutdown()
-        raise ValueError(
-            f"--num-env-runners is {options.num_env_runners} and --num-learners {options.num_learners}; the cluster at "
-            f"{options.address} has {cpus} CPUs"
-        )
+        raise ValueError(f"--num-env-runners is {needed}; the cluster at {options.address} has {cpus} CPUs")
 
 
 @contextmanager

@@ -223,7 +223,6 @@ def test_numbers_out_of_range_are_refused(job):
         (["--seeds", "9999999..9999999"], "--seed is 9999999"),
         (["--ray", "local"], "--ray requires several trainings"),
         (["--num-env-runners", "2"], "--num-env-runners 2 requires --engine rllib"),
-        (["--num-learners", "1"], "--num-learners 1 requires --engine rllib"),
         (["--address", "auto"], "--address auto requires --engine rllib"),
         (["--opponent", "greedy"], "scenario 'hit-mac' is not a game of two teams, such as mate-4v8-9"),
         (["transport", "--scenario", "hit-mac"], "scenario 'hit-mac' is not a game of two teams"),

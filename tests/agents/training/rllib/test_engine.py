@@ -69,7 +69,7 @@ def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, sha
     assert yaml.safe_load(Path("one/config.yaml").read_text())["options"]["engine"] == "rllib"
 
     # It continues from its weights and moments, with scenes that it has not seen, in other processes.
-    more = ["--total-steps", 72, "--num-env-runners", 2, "--num-learners", 1]
+    more = ["--total-steps", 72, "--num-env-runners", 2]
     here("coverage-ppo", "--run-dir", "one", "--resume", *more)
     longer = state("one")
     assert longer["progress/steps"].tolist() == [72]
@@ -98,7 +98,6 @@ def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
         (["coverage", *RLLIB[1:]], "--algorithm imitation cannot be combined with --engine rllib, which requires ppo"),
         ([*RLLIB, "--compiled"], "--compiled True requires learning from reward by --engine sb3"),
         ([*RLLIB, "--num-env-runners", 7], "--num-env-runners is 7; it must not exceed --num-envs, 6"),
-        ([*RLLIB, "--num-learners", 9], "--num-learners is 9; it must not exceed --batch-size, 8"),
         ([*RLLIB, "--ray", "auto", "--seeds", 2], "--ray auto cannot be combined with --engine rllib"),
         ([*RLLIB, "--address", "auto", "--seeds", 2], "--address auto cannot be combined with several trainings"),
         ([*RLLIB, "--address", "127.0.0.1:1"], "--address is '127.0.0.1:1'"),
