@@ -14,6 +14,7 @@ from hitmac.agents import load_agent, load_executor
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import FILES
 from hitmac.agents.pretrained import pretrained, pretrained_folder
+from hitmac.agents.training.resume import saved_progress
 from hitmac.envs import load_scenario
 from tools.publish import main
 
@@ -79,7 +80,8 @@ def test_the_policy_of_a_run_with_its_card(runs, error_of, monkeypatch):
     main(["mine", "all", "--note", "A policy.", "--limits", "No zoom."])
     written = Path("home/mine/card.md").read_text()
     assert written.startswith("# mine\n\nA policy.\n\n- Trained by `python3.11 train.py coverage --seeds 2 --seed 3 ")
-    assert "--curve-points 0`, seed 3 (64 steps in 0.0 minutes, on `hit-mac` with 4 sensors" in written
+    minutes = saved_progress(Path("all/seed-3/checkpoint/training.safetensors"))[1] / 60
+    assert f"--curve-points 0`, seed 3 (64 steps in {minutes:.1f} minutes, on `hit-mac` with 4 sensors" in written
     agents = json.loads(Path("all/seed-3/evaluation.json").read_text())["agents"]
     assert f"- On `hit-mac`: coverage {agents['trained']['coverage']['mean']:.3f} (" in written
     assert re.search(r"seeds 3, 4: coverage .* over episodes and trainings\), rotation", written)
