@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if unknown := set(options.parts) - PARTS.keys():
+    if unknown := [name for name in options.parts if name not in PARTS]:
         parser.error(f"unknown part {known_unless_meant(unknown, PARTS)}")
     parts = options.parts or list(PARTS)
     inputs = -(-options.inputs // len(parts))

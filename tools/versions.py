@@ -78,7 +78,7 @@ def main() -> int:
     kinds = options.kinds.split(",")
     pythons = [name for name in options.pythons.split(",") if shutil.which(name)]
     if unknown := set(kinds) - {"lowest", "newest"}:
-        parser.error(f"--kinds is {options.kinds}; unknown is {', '.join(unknown)}: known are lowest, newest")
+        parser.error(f"--kinds is {options.kinds}; unknown is {', '.join(sorted(unknown))}: known are lowest, newest")
     if not pythons:
         parser.error(f"--pythons is {options.pythons}; none of them is found")
     rows = [["Python", "versions", *SHOWN, "tests"]]

@@ -203,7 +203,7 @@ class RLlibEngine:
                 raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
         elif options.start is not None:
             learner.take_weights(policy, options.start)
-        self._weights, seed = weights_of(policy), options.seed + self.steps
+        self._weights = weights_of(policy)
         self._logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
         _start_ray(options)
         try:
@@ -212,7 +212,7 @@ class RLlibEngine:
             self._learner = build_learner(options, policy)
             self._module.set_state(self._weights)
             resume.put_moments(self._optimizer, moments)
-            np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
+            np.random.seed(options.seed + self.steps)  # noqa: NPY002 - what RLlib shuffles with
             self._runners = EnvRunners(options, scenario, self._first_config.training_seeds[0] + used)
         except BaseException:
             self.close()
@@ -290,15 +290,15 @@ class RLlibEngine:
 
 def _start_ray(options: Options) -> None:
     """Connect to the cluster, or start one on this machine."""
-    needed = options.num_env_runners
+    runners = options.num_env_runners
     if options.address is None:
-        connect(LOCAL, "--address", num_cpus=max(needed, 1))
+        connect(LOCAL, "--address", num_cpus=max(runners, 1))
         return
     connect(options.address, "--address")
     cpus = int(ray.cluster_resources().get("CPU", 0))
-    if needed > cpus:
+    if runners > cpus:
         ray.shutdown()
-        raise ValueError(f"--num-env-runners is {needed}; the cluster at {options.address} has {cpus} CPUs")
+        raise ValueError(f"--num-env-runners is {runners}; the cluster at {options.address} has {cpus} CPUs")
 
 
 @contextmanager
