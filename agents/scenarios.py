@@ -58,20 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         steps = convert("--steps", field_types(Options)["steps"], options.steps)
         scenario, steps = fitted(load_scenario(name), steps)
         agent, seed = named_agent(options.agents, scenario), checked_seed(options.seed, "--seed")
-        frames = [*pictures(agent, scenario, seed, steps, options.size, 1 if options.film else steps)]
         if options.film:
-            save_pictures(options.film, frames, frames_per_second=20)
-            print(f"{options.film}: {len(frames)} pictures")
+            save_pictures(options.film, pictures(agent, scenario, seed, steps, options.size), frames_per_second=20)
+            print(f"{options.film}: {steps} pictures")
         if options.picture:
-            save_png(options.picture, frames[-1])
+            save_png(options.picture, *pictures(agent, scenario, seed, steps, options.size, every=steps))
             print(options.picture)
 
 
 def _listing() -> str:
     lines = ["environments (specified in the docstrings of hitmac.envs.tasks)"]
-    specs = [task.spec for task in TASKS.values()]
-    lines += [f"  {spec.id:<19} {spec.episode_steps:>4} steps; {spec.summary}" for spec in specs]
-    lines += ["", "scenarios (each also with sizes: hit-mac-6x9)"]
+    for spec in (task.spec for task in TASKS.values()):
+        lines += [f"  {spec.id:<19}{spec.episode_steps:>6} steps", f"      {spec.summary}"]
+    lines += ["", f"  {'scenario':<17}{'sizes':>10}{'arena':>13}  {'walk':<9}{'placement':<11}also"]
     for name in presets():
         scene = load_scenario(name)
         ranges = ((scene.min_sensors, scene.num_sensors), (scene.min_targets, scene.num_targets))
@@ -79,11 +78,10 @@ def _listing() -> str:
         discs = scene.random_discs + len(scene.discs)
         notes = [one for one in scene.decisions if one not in ("turn", "move")] + [f"{discs} discs"] * bool(discs)
         notes += [f"{scene.knowledge} knowledge"] * (scene.knowledge != "full")
-        width, height = (2 * half for half in scene.extent)
-        arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
-        about = f"walk: {scene.walk}; placement: {scene.placement}{''.join(f'; {note}' for note in notes)}"
+        arena = " x ".join(f"{2 * half:g}" for half in scene.extent)
+        about = f"{scene.walk:<9}{scene.placement:<11}{', '.join(notes)}"
         if scene.is_game:
-            about = "game of two teams; sizes as mate-6v10-4"
-        lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")
-    lines += ["", f"{PROGRAM} NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
+            about = "a game of two teams"
+        lines.append(f"  {name:<17}{sizes:>10}{arena:>13}  {about}".rstrip())
+    lines += ["", f"Other sizes: hit-mac-6x9, mate-6v10-4. {PROGRAM} NAME shows a scenario."]
     return "\n".join(lines)

@@ -5,7 +5,8 @@ import functools
 import importlib.util
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -283,17 +284,18 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
         _quantized([picture], 128)[0].save(temporary, format="PNG", optimize=True)
 
 
-def save_pictures(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = 50 / 3) -> None:
+def save_pictures(path: str | Path, pictures: Iterable[np.ndarray], frames_per_second: float = 50 / 3) -> None:
     """Write RGB pictures (height, width, 3) of one size as a film, atomically.
 
-    A .gif loops, with durations in steps of 10 ms; a .mp4 is H.264 video. Raises the errors of :func:`check_film`.
+    A .gif loops, with durations in steps of 10 ms, and keeps all pictures in memory, to choose its colours; a .mp4 is
+    H.264 video of any length. Raises the errors of :func:`check_film`.
     """
     check_film("path", path)
     with whole_file(path) as temporary:
         if Path(path).suffix.lower() == ".mp4":
             _write_mp4(temporary, pictures, frames_per_second)
             return
-        first, *others = _quantized(pictures, 64)
+        first, *others = _quantized([*pictures], 64)
         duration = 1000 / frames_per_second
         first.save(temporary, save_all=True, append_images=others, duration=duration, loop=0, format="GIF")
 
@@ -310,11 +312,13 @@ def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Any]:
     return [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
 
 
-def _write_mp4(path: Path, pictures: Sequence[np.ndarray], frames_per_second: float) -> None:
+def _write_mp4(path: Path, pictures: Iterable[np.ndarray], frames_per_second: float) -> None:
     """Write pictures as MP4; players need an even height and width, so odd ones repeat their last row or column."""
     import imageio_ffmpeg
 
-    height, width = pictures[0].shape[:2]
+    pictures = iter(pictures)
+    first = next(pictures)
+    height, width = first.shape[:2]
     writer = imageio_ffmpeg.write_frames(
         str(path),
         (width + width % 2, height + height % 2),
@@ -327,6 +331,6 @@ def _write_mp4(path: Path, pictures: Sequence[np.ndarray], frames_per_second: fl
     )
     with contextlib.closing(writer):
         writer.send(None)
-        for picture in pictures:
+        for picture in chain([first], pictures):
             even = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
             writer.send(np.ascontiguousarray(even))

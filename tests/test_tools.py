@@ -28,6 +28,9 @@ def test_soak_finds_a_reward_that_is_not_finite(monkeypatch):
         (faults, "coverge", "unknown job coverge (did you mean coverage?)"),
         (soak, "footbal footbll", "no case begins with 'footbll': known are "),
         (versions, "--kinds lowst", "--kinds is lowst; unknown is lowst: known are lowest, newest"),
+        (soak, "--million -1", "--million is -1.0; it must be greater than 0"),
+        (faults, "--trials 0", "--trials is 0; it must be at least 1"),
+        (versions, "--pin torch", "--pin is torch; it must be NAME==VERSION"),
         (versions, "--pythons python0", "--pythons is python0; none of them is found"),
     ],
 )

@@ -169,6 +169,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments")
     parser.add_argument("--bare", action="store_true", help="train only, without evaluations, figures and films")
     options = parser.parse_args()
+    if options.trials < 1:
+        parser.error(f"--trials is {options.trials}; it must be at least 1")
     if unknown := [name for name in options.jobs if name not in JOBS]:
         parser.error(f"unknown job {known_unless_meant(unknown, JOBS)}")
     if options.bare:

@@ -120,6 +120,8 @@ def main() -> int:
     parser.add_argument("--random", type=int, default=12, help="number of random scenarios")
     parser.add_argument("--seed", type=int, default=0, help="seed of scenes and actions")
     options = parser.parse_args()
+    if not options.million > 0:
+        parser.error(f"--million is {options.million}; it must be greater than 0")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         every = list(cases(Path(folder), options.random))

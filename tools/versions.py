@@ -8,6 +8,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -79,6 +80,8 @@ def main() -> int:
     pythons = [name for name in options.pythons.split(",") if shutil.which(name)]
     if unknown := set(kinds) - {"lowest", "newest"}:
         parser.error(f"--kinds is {options.kinds}; unknown is {', '.join(sorted(unknown))}: known are lowest, newest")
+    if unpinned := [one for one in options.pin if not re.fullmatch(r"[\w.-]+==[\w.+]+", one)]:
+        parser.error(f"--pin is {', '.join(unpinned)}; it must be NAME==VERSION")
     if not pythons:
         parser.error(f"--pythons is {options.pythons}; none of them is found")
     rows = [["Python", "versions", *SHOWN, "tests"]]
@@ -94,4 +97,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # removes the temporary folders
     sys.exit(main())

@@ -36,7 +36,7 @@ def save_film(
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
     scenario, sub_steps = fitted(scenario, sub_steps)
-    save_pictures(path, [*pictures(agent, scenario, seed, sub_steps, size, every, captioned=True)])
+    save_pictures(path, pictures(agent, scenario, seed, sub_steps, size, every, captioned=True))
 
 
 def pictures(

@@ -12,6 +12,7 @@ from hitmac.agents.scenarios import main
 def test_scenarios_and_environments_are_listed(capsys):
     main([])
     listed = capsys.readouterr().out
+    assert max(map(len, listed.splitlines())) <= 80
     for name in [*envs.presets(), *(f"dsn/{task}-v0" for task in envs.TASKS)]:
         assert name in listed
     assert max(map(len, listed.splitlines())) <= 100
