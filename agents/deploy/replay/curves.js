@@ -77,7 +77,11 @@ class Curves {
     context.globalAlpha = alpha;
     context.lineWidth = width;
     context.beginPath();
-    for (let frame = Math.max(1, from); frame <= to; frame++) context.lineTo(...this.place(frame, values[frame]));
+    let pen = "moveTo"; // over times without a value, as without any target
+    for (let frame = Math.max(1, from); frame <= to; frame++) {
+      if (!isNaN(values[frame])) context[pen](...this.place(frame, values[frame]));
+      pen = isNaN(values[frame]) ? "moveTo" : "lineTo";
+    }
     context.stroke();
     context.globalAlpha = 1;
   }

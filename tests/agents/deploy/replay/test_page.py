@@ -147,6 +147,10 @@ def test_time_without_targets_does_not_count(tab, show):
     assert figures(tab, "coverage") == [f"{found['agents']['still']['coverage']['mean']:.3f}"]
     assert f"{100 * found['empty']:.1f} % of them without targets" in tab.run("document.body.textContent")
     assert 0.2 < found["empty"] < 0.8
+    context = "{ beginPath() {}, stroke() {}, moveTo: (x) => drawn.push(-x), lineTo: (x) => drawn.push(x) }"
+    chart = f"Object.assign(Object.create(Curves.prototype), {{ context: {context}, place: (frame) => [frame, 0] }})"
+    line = f"(() => {{ const drawn = []; {chart}.line([NaN, 0, 1, NaN, 1, 0], 1, 5, 1, 1); return drawn; }})()"
+    assert tab.run(line) == [-1, 2, -4, 5]  # a gap, not a line through it
 
 
 @pytest.mark.slow
