@@ -42,7 +42,8 @@ _REGRET = 1.0  # of other actions than 0 in decisions without a teacher
 class TurnLabels:
     """Values (n, 3 k) of a teacher's k decisions, for policies that turn the sensors of whole scenes.
 
-    The loss is that of :func:`imitation_loss`, over the sensors that act.
+    The loss is that of :func:`imitation_loss`, over the sensors that act. In rows of single sensors, also those that
+    work and know no target act.
 
     The teacher is a :class:`~hitmac.agents.planning.planner.PlanningPolicy`, and observes the scenes with its own
     ``features``. Of an executor, it observes rows (R, m, d) and returns values (R, 3).
@@ -55,6 +56,8 @@ class TurnLabels:
             self.observer = Observer(env.scenario, teacher.features, **teacher.shown({}))
         self.state: tuple[np.ndarray, ...] | None = None
         self.decides: tuple[str, ...] = teacher.decides
+        # A single sensor without known targets decides where to look; in a whole scene it stays.
+        self.searches = env.per_sensor and env.task.spec.role == "agent"
         sensors = env.observation_space["mask"].shape[:-1] or (1,)  # type: ignore[index]
         self.shape: tuple[int, ...] = (*sensors, 3 * len(self.decides))
         self.units: Tensor | None = None  # (j, n) shares that the steps 1 are, where the policy decides rates
@@ -100,10 +103,16 @@ class TurnLabels:
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
         """Return the sum of the policy's losses over the decisions in rows, and their number."""
         acting = observation["mask"].bool().any(-1).reshape(labels.shape[:2])  # (S, n)
+        if self.searches:
+            acting = torch.ones_like(acting)
         return self.loss_of(policy.logits(observation), acting, labels)
 
     def loss_of(self, logits: Tensor, acting: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Return the same for logits (S, j, n, 3), sensors that act (S, n) bool and labels (S, n, 3 k)."""
+        """Return the same for logits (S, j, n, 3), sensors that act (S, n) bool and labels (S, n, 3 k).
+
+        Labels are finite only for sensors that work and whose turns the teacher can value; the others do not count.
+        """
+        acting = acting & labels.isfinite().all(-1)
         values = dict(zip(self.decides, labels[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
         kept = labels.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
         losses = []
@@ -518,7 +527,6 @@ class RecurrentImitation(Imitation):
         found = self._tensors({name: array[rows] for name, array in self.buffer.items()})
         logits, acting, _ = self.policy.unroll(found["pairs"].transpose(0, 1), found["states"], found["starts"].mT)
         values = found["values"].transpose(0, 1).flatten(0, 1)
-        acting = acting & values.isfinite().all(-1)  # a planner without beliefs values no action without known targets
         return self.labels.loss_of(logits, acting, values)
 
     def get_state(self) -> dict[str, np.ndarray]:

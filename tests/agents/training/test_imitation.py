@@ -299,6 +299,20 @@ def test_parts_are_computed_once_each_in_their_order_also_by_this_thread_alone()
     assert sorted(computed) == sorted([*parts, *parts])
 
 
+@pytest.mark.parametrize("per_sensor", [True, False])
+def test_a_single_sensor_that_knows_no_target_learns_where_to_look(per_sensor):
+    scenario = load_scenario("hit-mac").replace(knowledge="own", num_targets=1, failure_rate=0.05, recovery_rate=0.2)
+    options = CoverageOptions(num_envs=6, batch_size=6, rollout_steps=16, weight_dim=8, per_sensor=per_sensor)
+    model, venv, _ = build(options, scenario)
+    model.learn(16 * venv.num_envs)
+    knowing, working = model._last_obs["mask"].any(-1).ravel(), venv.task.acting.ravel()
+    assert (working & ~knowing).any()
+    assert not working.all()
+    labels = model.labels.label(model.labels.observe(), np.zeros(venv.num_envs, bool))
+    _, decisions = model.labels.loss(model.policy, model._tensors(model._last_obs), torch.from_numpy(labels))
+    assert decisions == (working if per_sensor else working & knowing).sum()  # in a scene such a sensor has to stay
+
+
 # --- sequences, for policies with a memory ---
 
 
