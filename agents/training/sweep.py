@@ -162,15 +162,16 @@ def train_group(options: Job, scenario: Scenario) -> bool:
             with open_run(run, scenario):
                 pass
         if options.ray is None:
-            reasons, stopped = train_side_by_side(runs, processes)
+            reasons = train_side_by_side(runs, processes)
         else:
             from hitmac.agents.training.rllib.cluster import run_trials
 
             jobs = {str(run.folder.resolve()): run.job for run in runs}
-            reasons, stopped = run_trials(train_elsewhere, jobs, options.folder)
+            reasons = run_trials(train_elsewhere, jobs, options.folder)
         if reasons:
             each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
             raise TrainingError(f"{len(reasons)} of {len(runs)} trainings failed: {each}")
+        stopped = not all(map(is_finished, runs))
     else:
         while runs and not stopped:
             print(f"\n{runs[0].folder}:")
@@ -196,11 +197,10 @@ def is_finished(options: Job) -> bool:
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
 
 
-def train_side_by_side(runs: Sequence[Job], processes: int) -> tuple[dict[str, str], bool]:
-    """Train the runs whose directories exist, `processes` at a time, which share the cores.
+def train_side_by_side(runs: Sequence[Job], processes: int) -> dict[str, str]:
+    """Train the runs whose directories exist, `processes` at a time, which share the cores, until a signal stops them.
 
-    Returns:
-        The reasons of failed trainings, by run, and whether a signal stopped the others.
+    Returns the reasons of failed trainings, by run.
     """
     threads, waiting = max(1, cores() // processes), [(run.job, run.folder) for run in runs]
     running: dict[Path, subprocess.Popen[bytes]] = {}
@@ -229,7 +229,7 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> tuple[dict[str, s
             for process in running.values():
                 process.kill()
             raise
-    return reasons, stop.is_set()
+    return reasons
 
 
 def train_elsewhere(run_dir: str, job: str) -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,14 +42,15 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
         raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers: {reason}") from None
 
 
-def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folder: Path) -> tuple[dict[str, str], bool]:
+def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Train runs on the connected cluster, each as a trial of Ray Tune with one CPU, ``train(run, jobs[run])``.
 
-    A trial whose machine is lost restarts elsewhere. Return the reasons of failed trials, by run, and whether a signal
-    stopped the others; Tune's own files are in `folder`.
+    A trial whose machine is lost restarts elsewhere; a signal stops all trials, which keep their last checkpoints.
+    Return the reasons of failed trials, by run. Tune's own files are in `folder`.
     """
     from ray import tune
 
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # Ray's own handler aborts
     failures = tune.FailureConfig(max_failures=MAX_FAILURES)
     grid = tune.Tuner(
         tune.with_resources(lambda trial: train(trial["run"], jobs[trial["run"]]), {"cpu": 1}),
@@ -57,4 +59,4 @@ def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folde
     ).fit()
     results = [grid[number] for number in range(len(grid))]
     failed = {one.config["run"]: one.error for one in results if one.error and one.config}
-    return {run: str(error).strip().rpartition("\n")[2] for run, error in failed.items()}, len(results) < len(jobs)
+    return {run: str(error).strip().rpartition("\n")[2] for run, error in failed.items()}

@@ -1,6 +1,7 @@
 """Groups of trainings on a Ray cluster, one of whose machines is killed."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import psutil  # comes with Ray
 from ray.cluster_utils import Cluster
 
 from tests.agents.training.brief import OWN_PROCESS
-from tests.agents.training.runs import SMALL, differences, tensors
+from tests.agents.training.runs import SMALL, differences, steps_of, tensors
 
 
 @pytest.fixture
@@ -64,6 +65,27 @@ def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, t
     assert json.loads(Path("all/evaluation.json").read_text())["agents"]["trained"]["trainings"] == 2
     here(*asked, "--run-dir", "alone", "--seed", 0)
     assert differences(tensors("all/seed-0"), tensors("alone")) == []
+
+
+@pytest.mark.slow
+def test_a_signal_stops_a_group_which_is_continued(here, tmp_path):
+    asked = ["--run-dir", "all", "--seeds", 2, "--ray", "local"]
+    command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *asked, "--total-steps", 10**7, *SMALL]
+    with open(tmp_path / "log", "wb") as log:
+        group = subprocess.Popen(
+            [*map(str, command)], stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path, env=os.environ | OWN_PROCESS
+        )
+    states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
+    while not all(state.is_file() for state in states):
+        assert group.poll() is None, (tmp_path / "log").read_text()
+        time.sleep(0.1)
+    group.terminate()
+    assert group.wait(300) == 0, (tmp_path / "log").read_text()
+    assert "stopped; continue with: " in (tmp_path / "log").read_text()
+    assert not (tmp_path / "all/evaluation.json").exists()
+    steps = [steps_of(f"all/seed-{seed}") + 16 for seed in range(2)]
+    here("coverage-ppo", "--run-dir", "all", "--resume", "--total-steps", max(steps), "--processes", 1, evaluated=True)
+    assert all(steps_of(f"all/seed-{seed}") == max(steps) for seed in range(2))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
