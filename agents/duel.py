@@ -12,7 +12,7 @@ from hitmac.envs.base.streams import stream_integers, stream_keys
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels.entities import MOVES
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks.base import flatten_sensors, make_observer
+from hitmac.envs.tasks.base import flatten_sensors, make_observer, with_rows
 
 
 class Player(Protocol):
@@ -55,14 +55,14 @@ class SensorPlayer:
         observation = self._observer.observe(simulator)
         if starts.any():
             fresh = started(self.agent.policy, episode_seeds(simulator))
-            self._state = fresh if starts.all() else _restarted(self._state, fresh, starts)
+            self._state = fresh if starts.all() else with_rows(self._state, fresh, starts)
         rows = np.arange(len(starts)) if chosen is None or self._remembers else np.flatnonzero(chosen)
         shown = {name: array[rows] for name, array in observation.items()}
         answer = self.agent.policy.predict(shown, self._state, starts[rows], deterministic=True)
         taken, state = pair_of(answer, self.agent.name)
         self._remembers = state is not None
         going = None if chosen is None or chosen.all() else chosen
-        self._state = state if going is None or state is None else _restarted(self._state, state, going)
+        self._state = state if going is None or state is None else with_rows(self._state, state, going)
         action = np.zeros((len(starts), *taken.shape[1:]), taken.dtype)
         action[rows] = taken
         return simulator.command(action, starts)
@@ -74,17 +74,6 @@ class SensorPlayer:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a memory of :meth:`get_state`."""
         self._state, self._remembers = nested_arrays("state", state) or None, True
-
-
-def _restarted(state: Any, fresh: Any, starts: np.ndarray) -> Any:
-    """Return a state with the rows, and the types, of `fresh` in the scenes `starts`, which have one row or several."""
-    if state is None or fresh is None:
-        return fresh if state is None else state
-    if isinstance(fresh, np.ndarray):
-        rows = np.repeat(starts, len(fresh) // len(starts))
-        return np.where(rows.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, state)
-    parts = [_restarted(*pair, starts) for pair in zip(state, fresh, strict=True)]
-    return type(fresh)(*parts) if hasattr(fresh, "_fields") else tuple(parts)
 
 
 class TargetPlayer:

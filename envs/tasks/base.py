@@ -376,3 +376,17 @@ def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> 
     parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])[..., :decisions]
     parts = np.pad(parts, ((0, 0), (0, 0), (0, decisions - parts.shape[-1])))  # (B, n, d)
     return parts.swapaxes(1, 2).reshape(len(parts), -1)
+
+
+def with_rows(state: Any, fresh: Any, chosen: np.ndarray) -> Any:
+    """Return the memory of a policy with the rows, and the types, of `fresh` in the chosen scenes (B,).
+
+    A scene has one row or several in each array; None has no rows, and the other is returned.
+    """
+    if state is None or fresh is None:
+        return fresh if state is None else state
+    if isinstance(fresh, np.ndarray):
+        rows = np.repeat(chosen, len(fresh) // len(chosen))
+        return np.where(rows.reshape(-1, *[1] * (fresh.ndim - 1)), fresh, state)
+    parts = [with_rows(*pair, chosen) for pair in zip(state, fresh, strict=True)]
+    return type(fresh)(*parts) if hasattr(fresh, "_fields") else tuple(parts)

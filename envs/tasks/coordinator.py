@@ -135,7 +135,7 @@ class CoordinatorTask(Task):
         else:
             for k in range(self.sub_steps):
                 run(assignment.extra_moves, chosen)
-                actions[...] = self.simulator.command(self._executed(), chosen)
+                actions[...] = self.simulator.command(self._executed(chosen), chosen)
                 run(sub_steps, k, k + 1, decision, chosen)
         return self.sub_rewards.mean(-1)
 
@@ -146,7 +146,7 @@ class CoordinatorTask(Task):
             self.observer.observe(simulator)  # which has a memory of every sub-step
         shares = steps * 0.0
         if not decision.scripted:
-            taken = self._executed()
+            taken = self._executed(chosen)
             real = taken.dtype.kind == "f"
             steps[...], shares = (0, taken) if real else (taken, shares)
         if decision.scripted or decision.turn_at_random:
@@ -162,8 +162,11 @@ class CoordinatorTask(Task):
         """
         return self.marginal.sum(-1) / self.sub_steps
 
-    def _executed(self) -> np.ndarray:
-        """Return the executor's actions (B, d n), for the current positions of the targets."""
+    def _executed(self, chosen: np.ndarray) -> np.ndarray:
+        """Return the executor's actions (B, d n), for the current positions of the targets.
+
+        Its memory changes in the chosen scenes (B,) only.
+        """
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
         assert self.padding is not None
@@ -172,10 +175,11 @@ class CoordinatorTask(Task):
         if self._executor_state is not None:
             starts = np.repeat(self._executor_starts, self.scenario.num_sensors)
             carried = {"state": self._executor_state, "episode_start": starts}
-        chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
-        self._executor_starts[:] = False
+        taken, state = self.executor.predict(rows, deterministic=True, **carried)
+        self._executor_state = state if chosen.all() else base.with_rows(self._executor_state, state, chosen)
+        self._executor_starts[chosen] = False
         decisions, by_rate = len(self.scenario.decisions), self.scenario.action == "rate"
-        return executed(chosen, self.assigned, shown["mask"], decisions, by_rate=by_rate)
+        return executed(taken, self.assigned, shown["mask"], decisions, by_rate=by_rate)
 
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""

@@ -169,6 +169,37 @@ def test_the_state_of_an_executor_is_carried_and_starts_with_each_episode():
     assert calls == [(None, None), (1, [False] * 4), (2, [False, False, True, True]), (3, [False] * 4)]
 
 
+class Counting(Still):
+    """Executor that turns to the left in every third step of an episode, by its memory."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        count = np.zeros(len(observation["pairs"]), int) if state is None else state[0] + 1
+        if episode_start is not None:
+            count[episode_start] = 0
+        return (count % 3 == 2).astype(int), (count,)
+
+
+@pytest.mark.parametrize("scenario", ["hit-mac-2x2", "mate-2v4-0"])
+def test_the_memory_of_an_executor_waits_with_its_scene(scenario):
+    """Scenes that are played in turns, also from the first decision on, are as alone."""
+    scenario = load_scenario(scenario).replace(knowledge="full")
+    options = {"executor": Counting(), "decision": 2, "idle": "hold"}
+    batch, *alone = (CoordinatorTask(scenario, number, seed, **options) for number, seed in ((2, 5), (1, 5), (1, 6)))
+    action = np.ones((2, *batch.action_space.shape), int)
+    for step in range(7):
+        plays = np.array([step % 3 != 2, step % 2 == 1])
+        if step == 5:
+            batch.reset(mask=~plays)
+            alone[0].reset()
+        batch.step(action, plays)
+        for scene in np.flatnonzero(plays):
+            alone[scene].step(action[:1])
+        for scene in range(2):
+            np.testing.assert_array_equal(
+                batch.simulator.state.heading[scene], alone[scene].simulator.state.heading[0], err_msg=f"{step}"
+            )
+
+
 def test_options_and_actions_out_of_range_are_refused():
     wrong = {"executor": "clever", "idle": "sleep", "decision": 0}
     for name, value in wrong.items():
