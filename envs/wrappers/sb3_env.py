@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
 from hitmac.envs.tasks.base import flatten_sensors, own_observation_space
@@ -200,5 +201,14 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
 
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
-        """Return False for every index, since the scenes have no wrappers."""
+        """Return False for every index, since the scenes have no wrappers.
+
+        Stable-Baselines3's ``VecMonitor`` and ``evaluate_policy`` ask for a monitor, and then add up one reward of each
+        row. Raises ``ValueError`` for a monitor where a row has a reward of every sensor.
+        """
+        if wrapper_class is Monitor and self.credit == "difference_rewards" and not self.per_sensor:
+            raise ValueError(
+                "credit is 'difference_rewards', for which a row has a reward of every sensor; for VecMonitor and "
+                "evaluate_policy it must be 'team'. A training needs no VecMonitor: the infos have the returns."
+            )
         return [False] * len(list(self._get_indices(indices)))

@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from stable_baselines3 import SAC
+from stable_baselines3.common.vec_env import VecMonitor
 
 from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -165,7 +166,7 @@ class OwnReward(CoverageTask):
 
 
 def test_wrong_use_is_refused():
-    venv = DirectionalSensorVecEnv("Coverage", 2, per_sensor=True)
+    venv, credit = DirectionalSensorVecEnv("Coverage", 2, per_sensor=True), {"credit": "difference_rewards"}
     venv.reset()
     for call, says in (
         (lambda: venv.set_attr("note", 1, [0]), "cannot be set for"),
@@ -174,6 +175,7 @@ def test_wrong_use_is_refused():
         (lambda: DirectionalSensorVecEnv("Coverage", credit="tea"), "credit is 'tea'; it must be team"),
         (lambda: DirectionalSensorVecEnv(OwnReward, credit="difference_rewards"), "has no difference rewards"),
         (lambda: DirectionalSensorVecEnv("Coordinator", per_sensor=True), "decides for all sensors at once"),
+        (lambda: VecMonitor(DirectionalSensorVecEnv("Coverage", **credit)), "for VecMonitor .* it must be 'team'"),
     ):
         with pytest.raises((ValueError, AttributeError), match=says):
             call()
