@@ -253,16 +253,22 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 
     Raises ``ValueError`` or ``TypeError`` for a text of another form, an unknown name or a value out of range.
     """
-    changes = {}
+    given = {"name": ", ".join([scenario.name, *settings])} | values_of(settings)
+    return Scenario.from_dict(scenario.to_dict() | given)
+
+
+def values_of(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the values by name of texts NAME=VALUE in YAML; raise ValueError for other texts and for a name twice."""
+    values: dict[str, Any] = {}
     for text in settings:
         name, _, value = text.partition("=")
-        if not (name and value) or name in changes:
+        if not (name and value) or name in values:
             raise ValueError(f"{text!r} must be NAME=VALUE, and each name given once")
         try:
-            changes[name] = parse_yaml(value)
+            values[name] = parse_yaml(value)
         except ValueError as error:
             raise ValueError(f"{text} is not YAML: {error}") from None
-    return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
+    return values
 
 
 def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:

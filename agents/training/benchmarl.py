@@ -18,8 +18,7 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.learned.group import ACTIVATIONS, GroupConfig, GroupEncoder, perceptron_of, save_group_policy
 from hitmac.agents.training.report import save_points
 from hitmac.agents.training.resume import Progress
-from hitmac.envs.files import parse_yaml
-from hitmac.envs.scenario import load_scenario, with_settings
+from hitmac.envs.scenario import load_scenario, values_of, with_settings
 from hitmac.envs.tasks.base import default_features
 from hitmac.envs.validation import Count, did_you_mean
 from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
@@ -238,8 +237,7 @@ def train(options: Options) -> Experiment:
             raise ValueError(f"{name} is {given!r}{did_you_mean(given, known)}; it must be one of {', '.join(known)}")
     config = ExperimentConfig.get_from_yaml()
     config.prefer_continuous_actions, config.max_n_frames = False, options.total_steps
-    changes = dict(text.partition("=")[::2] for text in options.option)
-    for name, value in {**QUIET, **{name: parse_yaml(value) for name, value in changes.items()}}.items():
+    for name, value in (QUIET | values_of(options.option)).items():
         if not hasattr(config, name):
             raise ValueError(f"unknown option {name!r}{did_you_mean(name, vars(config))} of BenchMARL's experiment")
         setattr(config, name, value)

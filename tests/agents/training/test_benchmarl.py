@@ -56,6 +56,7 @@ def test_an_algorithm_trains_and_the_written_policy_acts_as_it_does(algorithm, m
         (Options("mapo"), "algorithm is 'mapo' .did you mean mappo"),
         (Options(model="gnn"), "model is 'gnn'; it must be one of mlp, attention"),
         (Options(option=("gama=0.9",)), "unknown option 'gama' .did you mean gamma"),
+        (Options(option=("lr",)), "'lr' must be NAME=VALUE"),
     ],
 )
 def test_an_unknown_name_is_refused(options, message):
