@@ -151,17 +151,6 @@ def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[
     return np.concatenate([taken.get(name, np.zeros_like(taken["turn"])) for name in decisions], -1)
 
 
-class PaddedActions(Adapted):
-    """Policy with the decisions `own`, for a scenario with other decisions, see :func:`padded_actions`."""
-
-    def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
-        super().__init__(policy)
-        self.own, self.decisions = tuple(own), tuple(decisions)
-
-    def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return padded_actions(actions.reshape(len(actions), -1), self.own, self.decisions)
-
-
 def rates_of(actions: np.ndarray, scenario: Scenario) -> np.ndarray:
     """Return the rates (..., n), degrees per second, that the first n numbers of actions command.
 
@@ -234,15 +223,21 @@ class Rates(Adapted):
         return shares_of(actions, self._scenario)
 
 
-class Steps(Adapted):
-    """Policy of shares that was trained in a scenario, for the action ``turn``; see :func:`steps_of`."""
+class FittedActions(Adapted):
+    """Policy that was trained in one scenario, with the decisions of another; in place of shares also with its turns.
 
-    def __init__(self, policy: Policy, trained: Scenario) -> None:
+    See :func:`padded_actions` and :func:`steps_of`.
+    """
+
+    def __init__(self, policy: Policy, trained: Scenario, scenario: Scenario) -> None:
         super().__init__(policy)
-        self._units = units_of(trained).mean(-1)
+        self.trained, self.scenario = trained, scenario
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
-        return steps_of(actions, self._units)
+        actions = actions.reshape(len(actions), -1)
+        if (self.trained.action, self.scenario.action) == ("rate", "turn"):
+            actions = steps_of(actions, units_of(self.trained).mean(-1))
+        return padded_actions(actions, self.trained.decisions, self.scenario.decisions)
 
 
 class Memoryless(Adapted):

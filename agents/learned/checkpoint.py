@@ -20,7 +20,7 @@ from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.entities import EntityPolicy
 from hitmac.agents.learned.policy import CREDITS, CRITICS, AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
-from hitmac.agents.policy import PaddedActions, PerSensor, Policy, Steps, checked_nearness, farthest_reach, is_large
+from hitmac.agents.policy import FittedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, check_features, space_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import read_text, whole_file, write_text
@@ -271,11 +271,9 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
 
 def fitted_actions(policy: Policy, config: PolicyConfig, scenario: Scenario) -> Policy:
     """Return a policy of scenes, or of single sensors, with the decisions of a scenario."""
-    if (config.scenario.action, scenario.action) == ("rate", "turn"):
-        policy = Steps(policy, config.scenario)
-    if config.scenario.decisions != scenario.decisions:
-        policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
-    return policy
+    trained = config.scenario
+    by_steps = (trained.action, scenario.action) == ("rate", "turn")
+    return FittedActions(policy, trained, scenario) if by_steps or trained.decisions != scenario.decisions else policy
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
-from hitmac.agents.learned.policy import AttentionPolicy, perceptron, refuse_unused, used_only
+from hitmac.agents.learned.policy import AttentionPolicy, perceptron, refuse_unused
 from hitmac.perception import EncoderConfig, EntityEncoder, EntityFeatures, SelectionHead
 from hitmac.perception.checks import as_mask, check_choice
 from hitmac.perception.encoder import take_encoder_config
@@ -114,14 +114,12 @@ class EntityPolicy(AttentionPolicy):
     ) -> None:
         refuse_unused(kwargs)
         self.assigns, self.credit, self.candidates = False, "team", candidates
+        self._own_options = {"candidates": candidates}
         self.decisions, self.num_actions = 1, _candidates_of(observation_space, action_space, candidates)
         kwargs.setdefault("features_extractor_class", EntityExtractor)
         given = {name: kwargs.pop(name) for name in ("encoder_config", *ENTITY_OPTIONS) if name in kwargs}
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(given)})
         ActorCriticPolicy.__init__(self, observation_space, action_space, lr_schedule, **kwargs)
-
-    def _get_constructor_parameters(self) -> dict[str, Any]:
-        return used_only(ActorCriticPolicy._get_constructor_parameters(self)) | {"candidates": self.candidates}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Build the networks, under Stable-Baselines3's names."""

@@ -304,11 +304,6 @@ def refuse_unused(arguments: Mapping[str, Any]) -> None:
         raise ValueError(f"{' and '.join(given)} would have no effect on this policy's encoder and heads; {options}")
 
 
-def used_only(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments without :data:`UNUSED`."""
-    return {name: value for name, value in arguments.items() if name not in UNUSED}
-
-
 class AttentionPolicy(ActorCriticPolicy):
     """Actor and critic on the attention encoder.
 
@@ -356,6 +351,7 @@ class AttentionPolicy(ActorCriticPolicy):
         check_choice("credit", credit, CREDITS)
         self.credit, self.critic_kind = credit, critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
+        self._own_options: dict[str, Any] = {"critic": self.critic_kind, "credit": self.credit}
         n, m, _ = shape_of(observation_space)
         self.listed = "targets" in observation_space.spaces  # type: ignore[attr-defined]
         if self.listed and self.assigns:
@@ -366,7 +362,8 @@ class AttentionPolicy(ActorCriticPolicy):
         super().__init__(observation_space, action_space, lr_schedule, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        return used_only(super()._get_constructor_parameters()) | {"critic": self.critic_kind, "credit": self.credit}
+        given = super()._get_constructor_parameters() | self._own_options
+        return {name: value for name, value in given.items() if name not in UNUSED}
 
     def _build(self, lr_schedule: Schedule) -> None:
         """Build the networks, under Stable-Baselines3's names."""

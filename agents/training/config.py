@@ -41,7 +41,6 @@ from hitmac.perception import EncoderConfig
 
 MAX_ENVS = 2**16
 
-Seed = Annotated[int, Range(0, 1_000_000)]
 NumEnvs = Annotated[int, Range(1, MAX_ENVS)]
 
 TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlanningPolicy))
@@ -141,7 +140,7 @@ class RunOptions:
     """CSV files of recorded tracks for the targets, one of them in each episode. Empty: the scenario's, if any."""
     columns: str = ""
     """Other names of their columns, such as time=t,id=track, or numbers without a header. Empty: the scenario's."""
-    seed: Seed = 0
+    seed: Annotated[int, Range(0, 1_000_000)] = 0
     """Seed of networks and scenes."""
     seeds: Count = 1
     """Number of trainings with consecutive seeds, each in run_dir/seed-SEED; on the command line also a range, 0..9."""

@@ -8,10 +8,9 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.planning.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.policy import (
+    FittedActions,
     Memoryless,
-    PaddedActions,
     PerSensor,
-    Steps,
     padded_actions,
     rates_of,
     settings_of,
@@ -88,7 +87,8 @@ def test_turns_of_all_sensors_come_before_all_zooms():
 
 
 @pytest.mark.parametrize(
-    "adapted", [lambda one: PaddedActions(one, ("turn",), ("turn", "zoom")), lambda one: Memoryless(one, ("distance",))]
+    "adapted",
+    [lambda one: FittedActions(one, HIT_MAC, load_scenario("mate-2v4-0")), lambda one: Memoryless(one, ("distance",))],
 )
 def test_an_adapted_policy_starts_as_its_own(adapted):
     class Seeded(Both):
@@ -156,9 +156,9 @@ def test_shares_become_the_steps_that_they_were_in_training():
     fast, duel = MOTORS.replace(turn_angle=5, time_step=0.1, turn_rates=200), load_scenario("mate-2v4-0")
     policy = SimpleNamespace(predict=lambda *seen: (shares, None))
     shares = np.array([[0.2, -0.2, 0.1, 0.0]])
-    assert Steps(policy, fast).predict({})[0].tolist() == [[1, 2, 0, 0]]
+    assert FittedActions(policy, fast.replace(action="rate"), fast).predict({})[0].tolist() == [[1, 2, 0, 0]]
     shares = np.array([[0.6, -0.4, 1.0, -1.0]])
-    assert Steps(policy, duel).predict({})[0].tolist() == [[1, 0, 2, 1]]
+    assert FittedActions(policy, duel.replace(action="rate"), duel).predict({})[0].tolist() == [[1, 0, 2, 1]]
 
 
 def test_tilts_and_zooms_are_those_of_actions_or_shares():

@@ -18,7 +18,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy, rates_at
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor, Rates, Steps
+from hitmac.agents.policy import FittedActions, Memoryless, PerSensor, Rates
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.observation import OBSERVERS
@@ -208,13 +208,12 @@ def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tup
 
     A policy of rates keeps them, whatever the scenario's action.
     """
-    inner = policy.policy if isinstance(policy, PaddedActions) else policy
-    inner = inner.policy if isinstance(inner, Steps) else inner
-    if not isinstance(policy, PaddedActions):
-        names = scenario.decisions[: getattr(getattr(inner, "policy", inner), "decisions", 1)]
-        return inner, range(len(names)), names
-    kept = [number for number, name in enumerate(policy.own) if name in scenario.decisions]
-    return inner, kept, tuple(policy.own[number] for number in kept)
+    if not isinstance(policy, FittedActions):
+        names = scenario.decisions[: getattr(getattr(policy, "policy", policy), "decisions", 1)]
+        return policy, range(len(names)), names
+    own = policy.trained.decisions
+    kept = [number for number, name in enumerate(own) if name in scenario.decisions]
+    return policy.policy, kept, tuple(own[number] for number in kept)
 
 
 def _check(policy: Any, says: str) -> None:
