@@ -1,7 +1,7 @@
 """Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -251,13 +251,6 @@ def values_of_rates(values: Tensor, units: Tensor) -> Tensor:
     return torch.where(beyond, values.amin(-1, keepdim=True), between)
 
 
-def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
-    """Update the average of the weights after `updates` updates with the next weights."""
-    share = (_LATE + 1) / (int(updates) + 1 + _LATE)
-    for one, new in zip(average, weights, strict=True):
-        one.lerp_(new, share)
-
-
 # Learners.
 
 
@@ -332,7 +325,10 @@ class Imitation(BaseAlgorithm):
         self.varies = sizes_vary and rows_are_scenes and any_size
         self.divide = by_size if self.varies else halves
         self._sizes = "mask" if "mask" in shapes else next(iter(shapes))  # the part that gives the sizes of rows
-        self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
+        self.average = AveragedModel(
+            self.policy,
+            avg_fn=lambda average, new, updates: average.lerp(new, (_LATE + 1) / (int(updates) + 1 + _LATE)),
+        )
         self.learned: Any = self.average.module
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
         self.labels.state = None

@@ -231,8 +231,9 @@ def contents(run_dir: Path) -> list[str]:
     """Return the paths of the files of a run; of a group's trainings only the directories."""
     groups = [folder for folder in (run_dir, *checkpoint.variations_in(run_dir)) if checkpoint.trainings_in(folder)]
     runs = {path for folder in groups for path in checkpoint.trainings_in(folder)}
-    files = [path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    own = [str(path.relative_to(run_dir)) for path in files if runs.isdisjoint(path.parents)]
+    files = [path for path in run_dir.rglob("*") if path.is_file() and runs.isdisjoint(path.parents)]
+    found = [path.relative_to(run_dir) for path in files]
+    own = [str(path) for path in found if not any(part.startswith(".") for part in path.parts)]  # such as Ray's, .ray/
     return sorted([*own, *(f"{path.relative_to(run_dir)}/" for path in runs)])
 
 

@@ -33,6 +33,7 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     if IMPORTS in os.environ:
         local["runtime_env"] = {"env_vars": {name: os.environ[name] for name in (IMPORTS, "PYTHONPATH")}}
     host, _, port = address.removeprefix("ray://").rpartition(":")
+    on_sigterm = signal.getsignal(signal.SIGTERM)
     try:
         if port.isdigit():  # Ray retries for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -40,6 +41,7 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     except Exception as error:  # Ray raises it itself when a busy machine starts its processes too slowly
         reason = str(error).partition("\n")[0]
         raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers: {reason}") from None
+    signal.signal(signal.SIGTERM, on_sigterm)  # with Ray's own handler the program would crash
 
 
 def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -50,7 +52,7 @@ def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folde
     """
     from ray import tune
 
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # Ray's own handler aborts
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # the only one that Tune handles
     failures = tune.FailureConfig(max_failures=MAX_FAILURES)
     grid = tune.Tuner(
         tune.with_resources(lambda trial: train(trial["run"], jobs[trial["run"]]), {"cpu": 1}),
