@@ -95,9 +95,7 @@ class RecurrentPolicy(AttentionPolicy):
     """
 
     features_extractor: RecurrentExtractor
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"features_extractor_class": RecurrentExtractor} | kwargs)
+    extractor = RecurrentExtractor
 
     def unroll(
         self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
