@@ -305,10 +305,7 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
             without them it observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
         scenario: scenario to play.
 
-    Raises:
-        ValueError: an unknown name, a damaged checkpoint, or a checkpoint of another task.
-        FileNotFoundError: the name is a path, without a directory.
-        TypeError: an executor of another type.
+    Errors are those of :func:`load_agent`.
     """
     scenario = load_scenario(scenario)
     if not isinstance(executor, str | Path):
@@ -330,11 +327,8 @@ def load_opponent(name: Any, scenario: Scenario | str | Path, team: str) -> Play
     ``runs/duel``        population of the team in a directory of ``hitmac train duel``
     ==================== =====================================================================================
 
-    An object with ``act``, see :class:`Player`, is returned unchanged.
-
-    Raises:
-        ValueError: an unknown name (the message lists the known ones), or a run of the other team.
-        FileNotFoundError: the name is a path, without a directory.
+    An object with ``act``, see :class:`Player`, is returned unchanged. Errors are those of :func:`load_agent`, and
+    ``ValueError`` for a run of the other team.
     """
     if callable(getattr(name, "act", None)):
         return name
