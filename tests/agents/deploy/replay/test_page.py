@@ -45,60 +45,51 @@ def test_a_missing_background_is_an_error_before_any_episode(tmp_path, monkeypat
         save_replay(tmp_path / "a.html", ["still"], load_scenario("hit-mac").replace(background="absent.png"), seed=0)
 
 
-@pytest.fixture
-def tab(browser):
-    browser.errors.clear()
-    browser.requests.clear()
-    yield browser
-    assert browser.errors == []
-    assert [one for one in browser.requests if not one.startswith(("data:", "about:", "blob:"))] == [browser.opened]
+def press(browser, key):
+    browser.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}', bubbles: true }}))")
 
 
-def press(tab, key):
-    tab.run(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{key}', bubbles: true }}))")
+def frame(browser):
+    return browser.run("document.getElementById('time').valueAsNumber")
 
 
-def frame(tab):
-    return tab.run("document.getElementById('time').valueAsNumber")
-
-
-def figures(tab, name):
-    return tab.run(f"[...document.querySelectorAll('[data-figure=\"{name}\"]')].map((one) => one.textContent)")
+def figures(browser, name):
+    return browser.run(f"[...document.querySelectorAll('[data-figure=\"{name}\"]')].map((one) => one.textContent)")
 
 
 @pytest.fixture
-def show(tab, tmp_path):
+def show(browser, tmp_path):
     """Opens the page of agents in a scenario, on one seed."""
 
     def save_and_open(agents, scenario, seed, sub_steps):
         save_replay(tmp_path / "watch.html", agents, scenario, seed=seed, sub_steps=sub_steps)
-        tab.open((tmp_path / "watch.html").resolve().as_uri())
-        tab.wait_for("document.querySelector('#switches input') !== null")
+        browser.open((tmp_path / "watch.html").resolve().as_uri())
+        browser.wait_for("document.querySelector('#switches input') !== null")
 
     return save_and_open
 
 
-def test_a_page_plays_the_evaluated_episodes(tab, show):
+def test_a_page_plays_the_evaluated_episodes(browser, show):
     names = ["pretrained:flat", "pretrained:hit-mac", "planner"]
     evaluated = evaluate(names, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)["agents"]
     show(names, "hit-mac", 5, SUB_STEPS)
-    assert tab.run("document.title") == "hit-mac, seed 5"
-    assert figures(tab, "coverage") == ["-"] * 3
-    tab.run("document.getElementById('play').click()")
-    tab.wait_for("document.getElementById('time').valueAsNumber > 2")
-    press(tab, " ")
-    paused = frame(tab)
-    press(tab, "ArrowRight")
-    assert frame(tab) == paused + 1
-    press(tab, "Home")
-    assert frame(tab) == 0
-    tab.run(
+    assert browser.run("document.title") == "hit-mac, seed 5"
+    assert figures(browser, "coverage") == ["-"] * 3
+    browser.run("document.getElementById('play').click()")
+    browser.wait_for("document.getElementById('time').valueAsNumber > 2")
+    press(browser, " ")
+    paused = frame(browser)
+    press(browser, "ArrowRight")
+    assert frame(browser) == paused + 1
+    press(browser, "Home")
+    assert frame(browser) == 0
+    browser.run(
         "const time = document.getElementById('time'); time.value = time.max;"
         "time.dispatchEvent(new Event('input', { bubbles: true }))"
     )
-    assert frame(tab) == SUB_STEPS
+    assert frame(browser) == SUB_STEPS
     for figure in ("coverage", "rotation"):
-        assert figures(tab, figure) == [f"{evaluated[name][figure]['mean']:.3f}" for name in names]
+        assert figures(browser, figure) == [f"{evaluated[name][figure]['mean']:.3f}" for name in names]
 
     click = (
         "player.then(({ cards: [card] }) => { const box = card.canvas.getBoundingClientRect();"
@@ -106,46 +97,46 @@ def test_a_page_plays_the_evaluated_episodes(tab, show):
         "card.canvas.dispatchEvent(new MouseEvent('click', at)) })"
     )
     picture = "player.then((one) => one.cards[0].canvas.toDataURL())"
-    before = tab.run(picture)
-    tab.run(click)
-    assert tab.run("document.getElementById('sensor').value") == "2"
-    assert tab.run(picture) != before
-    notes = tab.run("[...document.querySelectorAll('#scenes .note')].map((one) => one.textContent)")
+    before = browser.run(picture)
+    browser.run(click)
+    assert browser.run("document.getElementById('sensor').value") == "2"
+    assert browser.run(picture) != before
+    notes = browser.run("[...document.querySelectorAll('#scenes .note')].map((one) => one.textContent)")
     assert notes[0].startswith("Sensor 3: shares of its attention, at most ")
     assert notes[2] == "Sensor 3: this agent has no attention; green: the sensor sees the target."
     share = f"one.pair('attention policy', {SUB_STEPS}, 2, j)"
     sum_of = f"[0, 1, 2, 3, 4].reduce((sum, j) => sum + {share}, 0)"
-    assert tab.run(f"player.then(({{ episodes: [one] }}) => {sum_of})") == pytest.approx(1, abs=0.02)
-    tab.run(click)
-    assert tab.run("document.getElementById('sensor').value") == "-1"
+    assert browser.run(f"player.then(({{ episodes: [one] }}) => {sum_of})") == pytest.approx(1, abs=0.02)
+    browser.run(click)
+    assert browser.run("document.getElementById('sensor').value") == "-1"
 
 
-def test_a_page_of_one_camera_has_its_name_and_true_words(tab, show):
+def test_a_page_of_one_camera_has_its_name_and_true_words(browser, show):
     scenario = load_scenario("hit-mac-1x1").replace(
         placement="fixed", sensor_positions=[[0, 0]], sensor_names=['Tür <b>"2"'], walk="still"
     )
     show(["still"], scenario, 0, 50)
-    assert tab.run("document.getElementById('about').textContent").startswith("1 sensor, 1 target, 50 sub-steps. ")
-    assert tab.run("document.getElementById('sensor').lastChild.textContent") == 'Tür <b>"2"'
-    tab.run("player.then((one) => one.choose(0))")
-    assert 'Sensor Tür <b>"2": this agent' in tab.run("document.body.textContent")
-    (window,) = {re.search(r"mean of (\d+) sub-steps", note)[1] for note in tab.run(
+    assert browser.run("document.getElementById('about').textContent").startswith("1 sensor, 1 target, 50 sub-steps. ")
+    assert browser.run("document.getElementById('sensor').lastChild.textContent") == 'Tür <b>"2"'
+    browser.run("player.then((one) => one.choose(0))")
+    assert 'Sensor Tür <b>"2": this agent' in browser.run("document.body.textContent")
+    (window,) = {re.search(r"mean of (\d+) sub-steps", note)[1] for note in browser.run(
         "[...document.querySelectorAll('#curves .note')].map((one) => one.textContent).slice(0, 2)"
     )}  # fmt: skip
     single = "Array.from({ length: 51 }, (_, t) => Number(t === 25))"
-    averaged = tab.run(f"[...movingMeans(Float64Array.from({single}), WINDOW)]")
+    averaged = browser.run(f"[...movingMeans(Float64Array.from({single}), WINDOW)]")
     np.testing.assert_allclose([one for one in averaged if one], 1 / int(window))
     assert np.count_nonzero(averaged) == int(window)
 
 
-def test_time_without_targets_does_not_count(tab, show):
+def test_time_without_targets_does_not_count(browser, show):
     zone = {"zones": [[(-1250, -1250), (1250, -1250), (-1250, 1250)]], "zone_values": [3]}
     scenario = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1, **zone)
     found = evaluate("still", scenario, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)
     show(["still"], scenario, 5, SUB_STEPS)
-    press(tab, "End")
-    assert figures(tab, "coverage") == [f"{found['agents']['still']['coverage']['mean']:.3f}"]
-    assert f"{100 * found['empty']:.1f} % of them without targets" in tab.run("document.body.textContent")
+    press(browser, "End")
+    assert figures(browser, "coverage") == [f"{found['agents']['still']['coverage']['mean']:.3f}"]
+    assert f"{100 * found['empty']:.1f} % of them without targets" in browser.run("document.body.textContent")
     assert 0.2 < found["empty"] < 0.8
     context = "{ beginPath() {}, stroke() {}, moveTo: (x) => drawn.push(-x), lineTo: (x) => drawn.push(x) }"
     chart = f"Object.assign(Object.create(Curves.prototype), {{ context: {context}, place: (frame) => [frame, 0] }})"
@@ -154,22 +145,23 @@ def test_time_without_targets_does_not_count(tab, show):
 
 
 @pytest.mark.slow
-def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, show):
+def test_a_click_in_a_city_shows_the_lists_of_a_sensor(browser, show):
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
     show([agent], CITY, 0, 8)
-    press(tab, "End")
+    press(browser, "End")
     *_, episode = played(agent, CITY, 0, 7)
     found = attention_to_all(agent, episode)
     sensor, attended = np.unravel_index(found.argmax(), found.shape)
-    tab.run(f"player.then((one) => one.choose({sensor}))")
-    share = tab.run(f"player.then(({{ episodes: [one] }}) => one.pair('attention policy', 8, {sensor}, {attended}))")
+    browser.run(f"player.then((one) => one.choose({sensor}))")
+    pair = f"'attention policy', 8, {sensor}, {attended}"
+    share = browser.run(f"player.then(({{ episodes: [one] }}) => one.pair({pair}))")
     assert abs(share - found.max()) < 0.003
-    assert attended in tab.run("player.then(({ cards: [card] }) => card.strip.targets)")
-    assert tab.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
+    assert attended in browser.run("player.then(({ cards: [card] }) => card.strip.targets)")
+    assert browser.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
 
 
 @pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large", "detections", "mate-2v4-0"])
-def test_every_kind_of_scene_is_drawn(name, tab, show):
+def test_every_kind_of_scene_is_drawn(name, browser, show):
     nameless = {"identities": False, "knowledge": "full"} if name == "detections" else {}
     scenario = load_scenario("hit-mac" if nameless else name).replace(**nameless)
     changes = {"failure_rate": 0.1, "recovery_rate": 0.2, "leave_rate": 0.1}
@@ -179,27 +171,27 @@ def test_every_kind_of_scene_is_drawn(name, tab, show):
     agents = [first, "assign-in-range"]
     show(agents[: 1 if scenario.rails or nameless else 2], scenario, 1, 15)
     for key in ("End", "ArrowLeft", "Home"):
-        press(tab, key)
-        tab.run("player.then((one) => one.choose(1))")
+        press(browser, key)
+        browser.run("player.then((one) => one.choose(1))")
     painted = (
         "player.then((one) => one.cards.every(({ canvas }) => new Set(new Uint32Array("
         "canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer)).size > 20))"
     )
-    assert tab.run(painted)
-    assert len(figures(tab, "transport")) == 2 * bool(scenario.warehouses)
+    assert browser.run(painted)
+    assert len(figures(browser, "transport")) == 2 * bool(scenario.warehouses)
 
 
-def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(tab, tmp_path):
+def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tmp_path):
     run = read_log(steered_log(tmp_path))
     (tmp_path / "watch.html").write_text(page(run.scenario, 0, [record_log(run)], private=run.private))
-    tab.open((tmp_path / "watch.html").resolve().as_uri())
-    tab.wait_for("document.querySelectorAll('#cameras li').length === 2")
+    browser.open((tmp_path / "watch.html").resolve().as_uri())
+    browser.wait_for("document.querySelectorAll('#cameras li').length === 2")
     states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent)"
     lines = "[...document.querySelectorAll('#messages li')].map((one) => one.lastChild.textContent)"
-    assert (tab.run(states)[0], tab.run(lines)) == ("0°, moves in the last hour: 2", [])
-    press(tab, "ArrowRight")
-    assert tab.run(states)[1] == "180°, by hand, 8 s left, moves in the last hour: 1"
-    assert tab.run(lines) == ["<b>it rests", "camera west moves"]
-    press(tab, "End")
-    assert tab.run(states) == ["0°, by hand, moves in the last hour: 3", "180°, rests, moves in the last hour: 2"]
-    assert tab.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
+    assert (browser.run(states)[0], browser.run(lines)) == ("0°, moves in the last hour: 2", [])
+    press(browser, "ArrowRight")
+    assert browser.run(states)[1] == "180°, by hand, 8 s left, moves in the last hour: 1"
+    assert browser.run(lines) == ["<b>it rests", "camera west moves"]
+    press(browser, "End")
+    assert browser.run(states) == ["0°, by hand, moves in the last hour: 3", "180°, rests, moves in the last hour: 2"]
+    assert browser.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")

@@ -65,11 +65,11 @@ class Rig:
         self.motor = Motor(self.clock)
         self.supervisor = _Supervisor("north", self.motor, [limits], timeout, self.said.append, self.clock)
 
-    def run(self, seconds, rate=math.nan):
+    def run(self, seconds, rate=math.nan, *tilt_and_view):
         until = self.clock.time + seconds
         while self.clock.time < until - 1e-9:
             if not math.isnan(rate):
-                self.supervisor.order(rate)
+                self.supervisor.order(rate, *tilt_and_view)
             wait = self.supervisor.step()  # which takes time, too
             self.clock.time += max(wait, 1e-3)
 
@@ -214,14 +214,10 @@ def test_rates_near_a_limit():
 def test_no_order_takes_a_camera_beyond_its_limits(orders, delays, lost):
     rig = Rig(limits=(-30.0, 30.0))
     for k, (rate, seconds) in enumerate(orders):
-        until = rig.clock.time + seconds
-        while rig.clock.time < until:
-            rig.motor.delay = delays[k % len(delays)]
-            rig.motor.fault = TimeoutError("lost") if lost[k % len(lost)] and k else None
-            rig.supervisor.order(rate)
-            wait = rig.supervisor.step()
-            rig.clock.time += max(wait, 1e-3)
-            rig.motor.now()
+        rig.motor.delay = delays[k % len(delays)]
+        rig.motor.fault = TimeoutError("lost") if lost[k % len(lost)] and k else None
+        rig.run(seconds, rate)
+        rig.motor.now()
     step_of_latency = FASTEST * 3.0 * max(delays)  # an order, a reading and another order
     assert rig.motor.far <= 30.0 + step_of_latency + 1e-6
 
@@ -330,7 +326,7 @@ class Liar(Rig):
 
 REPORTS = {
     "honest": lambda rig: rig.motor.now(),
-    "constant": lambda rig: 0.0,
+    "constant": lambda rig: rig.start,
     "at rest only": lambda rig: rig.motor.now() if rig.motor.rate == 0.0 else rig.before(1e9),
     "once a second": lambda rig: rig.before(rig.clock.time % 1.0),
     "late by a second": lambda rig: rig.before(1.0),
@@ -427,23 +423,17 @@ class PtzRig(Rig):
     def zoom(self, view):
         self.view = view if self.lens == "good" else self.view
 
-    def steer(self, seconds, tilt_rate, view=math.nan):
-        until = self.clock.time + seconds
-        while self.clock.time < until:
-            self.supervisor.order(10.0, tilt_rate, view)
-            self.run(0.1)
-
 
 def test_tilts_stay_within_their_limits_and_a_lens_within_its_own():
     rig = PtzRig()
-    rig.steer(4.0, 30.0, 5.0)
+    rig.run(4.0, 10.0, 30.0, 5.0)
     assert 49.0 < rig.tilt.now() <= 50.0 + 1e-6
     assert rig.supervisor.axes[1].known.at(rig.clock.time) == pytest.approx(rig.tilt.now())
     assert rig.view == rig.supervisor.view == 20.0
     for view in (30.0, 40.0):  # a new one is ordered at once
-        rig.steer(0.3, 0.0, view)
+        rig.run(0.3, 10.0, 0.0, view)
         assert rig.view == view
-    rig.steer(4.0, -30.0)
+    rig.run(4.0, 10.0, -30.0)
     assert 10.0 - 1e-6 <= rig.tilt.now() < 11.0
     assert rig.motor.now() == pytest.approx(86.0, abs=2.0)
     assert not rig.said
@@ -455,7 +445,7 @@ def test_a_tilt_that_lies_counts_at_a_limit_as_its_orders_say():
     rig = PtzRig()
     rig.run(1.0)
     rig.reported = 30.0
-    rig.steer(6.0, 10.0)
+    rig.run(6.0, 10.0, 10.0)
     assert rig.tilt.now() <= 50.0 + 1.0
     rig.run(4.0)
     assert rig.said == [
@@ -466,14 +456,14 @@ def test_a_tilt_that_lies_counts_at_a_limit_as_its_orders_say():
 def test_a_tilt_at_its_end_and_jumps_of_a_tilt_are_told():
     rig = PtzRig()
     rig.stuck = 31.0
-    rig.steer(4.0, 10.0)
+    rig.run(4.0, 10.0, 10.0)
     rig.run(4.0)
     assert rig.said[0].startswith("camera north does not tilt as ordered: it reports 31 degrees after orders to 50")
     rig = PtzRig()
-    rig.steer(1.0, 0.0)
+    rig.run(1.0, 10.0, 0.0)
     pose, random = rig.pose, np.random.default_rng(0)
     rig.motor.pose = lambda: (pose()[0], random.uniform(-90, 90), 60.0)
-    rig.steer(10.0, 0.0)
+    rig.run(10.0, 10.0, 0.0)
     assert rig.said[0].startswith("camera north does not work: its tilt jumps, now to")
 
 
@@ -487,10 +477,10 @@ def test_a_tilt_at_its_end_and_jumps_of_a_tilt_are_told():
 def test_a_lens_that_fails_is_told_once_and_the_camera_goes_on_turning(lens, words):
     rig = PtzRig()
     rig.motor.answer = 0.0, -30.0, 0.0
-    rig.steer(1.0, 0.0)
+    rig.run(1.0, 10.0, 0.0)
     rig.lens = lens
     rig.motor.answer = 0.0, -30.0, 0.0 if lens == "stuck" else math.nan
-    rig.steer(29.0, 0.0, 30.0)
+    rig.run(29.0, 10.0, 0.0, 30.0)
     assert rig.supervisor.past[-1][2:] == (-30.0, 0.0)  # of the device
     assert words in rig.said
     assert len(rig.said) == len(set(rig.said))
