@@ -333,14 +333,10 @@ class OnvifServer(CameraServer):
         return f"<media:GetProfilesResponse>{profiles}</media:GetProfilesResponse>"
 
     def GetSystemDateAndTime(self, call):  # noqa: N802
-        now = time.gmtime(time.time() + self.ahead)
-        parts = {"Time": ("Hour", now[3], "Minute", now[4], "Second", now[5]),
-                 "Date": ("Year", now[0], "Month", now[1], "Day", now[2])}  # fmt: skip
-        text = "".join(
-            f"<tt:{part}>"
-            + "".join(f"<tt:{a}>{b}</tt:{a}>" for a, b in zip(own[::2], own[1::2], strict=True))
-            + f"</tt:{part}>"
-            for part, own in parts.items()
+        text = time.strftime(
+            "<tt:Time><tt:Hour>%H</tt:Hour><tt:Minute>%M</tt:Minute><tt:Second>%S</tt:Second></tt:Time>"
+            "<tt:Date><tt:Year>%Y</tt:Year><tt:Month>%m</tt:Month><tt:Day>%d</tt:Day></tt:Date>",
+            time.gmtime(time.time() + self.ahead),
         )
         return (
             "<device:GetSystemDateAndTimeResponse><device:SystemDateAndTime><tt:DateTimeType>NTP</tt:DateTimeType>"

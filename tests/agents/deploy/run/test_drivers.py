@@ -1,3 +1,4 @@
+import functools
 import json
 import logging
 import math
@@ -9,6 +10,7 @@ import time
 import numpy as np
 import pytest
 import visca_over_ip
+import zeep
 
 from hitmac.agents.deploy.run.cameras import Cameras
 from hitmac.agents.deploy.run.drivers import Onvif, Printed, Simulated, Visca, load_cameras
@@ -223,9 +225,16 @@ def test_the_server_that_plays_a_camera_understands_another_client():
         client.close_connection()
 
 
+@functools.cache
+def described(path):
+    """The description of a service of ONVIF, which takes longer to read than a test."""
+    return zeep.wsdl.Document(path, zeep.Transport())
+
+
 @pytest.fixture
 def servers(monkeypatch):
     monkeypatch.setenv("HALL_PASSWORD", "open sesame")
+    monkeypatch.setattr("onvif.operator.Client", lambda wsdl, **options: zeep.Client(described(wsdl), **options))
     with OnvifServer(Motor(-20.0)) as onvif, ViscaServer(Motor(10.0)) as visca:
         yield onvif, visca
 

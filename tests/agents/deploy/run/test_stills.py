@@ -26,42 +26,37 @@ LARGE = b"\xff\xd8" + bytes(2**20) + b"\xff\xd9"
 PART = b"--frame\r\nContent-Type: image/jpeg\r\n\r\n" + JPEG + b"\r\n"
 
 
+GONE, DENIED = {"status": 404}, {"status": 401}
+ANSWERS = {
+    "still": {"body": JPEG},
+    "stream": {"kind": "multipart/x-mixed-replace; boundary=frame", "more": PART, "pause": 0.01},
+    "text": {"body": b"<html>", "kind": "text/html"},
+    "huge": {"body": JPEG, "more": bytes(2**20)},
+    "slow": {"body": b"\xff", "more": b"\xff", "pause": 0.05},
+    "malformed": DENIED | {"WWW_Authenticate": 'Digest realm=, nonce="abc"'},
+    "gone": GONE,
+    "elsewhere": {"status": 302, "Location": "http://127.0.0.2:9/still"},
+    "nearby": {"status": 302, "Location": "/still"},
+}
+
+
 class Camera(BaseHTTPRequestHandler):
-    """Camera whose path says what it answers."""
+    """Camera whose path says what it answers: one of ANSWERS, or as the method of its name does."""
 
     def do_GET(self):
         self.server.asked.append((self.path, self.headers.get("Authorization", "")))
-        getattr(self, self.path.strip("/"))()
+        name = self.path.strip("/")
+        self.answer(**ANSWERS[name]) if name in ANSWERS else getattr(self, name)()
 
-    def answer(self, body, kind="image/jpeg", status=200, **headers):
+    def answer(self, body=b"", kind="image/jpeg", status=200, more=b"", pause=0.0, **headers):
         self.send_response(status)
         for name, value in {"Content-Type": kind, **headers}.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
         self.wfile.write(body)
-
-    def still(self):
-        self.answer(JPEG)
-
-    def stream(self):
-        self.answer(b"", "multipart/x-mixed-replace; boundary=frame")
-        while True:
-            self.wfile.write(PART)
-            time.sleep(0.01)
-
-    def text(self):
-        self.answer(b"<html>", "text/html")
-
-    def huge(self):
-        self.answer(JPEG)
-        while True:
-            self.wfile.write(bytes(2**20))
-
-    def slow(self):
-        self.answer(b"\xff")
-        while True:
-            time.sleep(0.05)
-            self.wfile.write(b"\xff")
+        while more:
+            self.wfile.write(more)
+            time.sleep(pause)
 
     def silent(self):
         time.sleep(2.0)
@@ -73,32 +68,17 @@ class Camera(BaseHTTPRequestHandler):
             self.wfile.flush()
         self.wfile.write(b"\r\n--x")
 
-    def malformed(self):
-        self.answer(b"", status=401, WWW_Authenticate='Digest realm=, nonce="abc"')
-
-    def gone(self):
-        self.answer(b"", status=404)
-
-    def elsewhere(self):
-        self.answer(b"", status=302, Location="http://127.0.0.2:9/still")
-
-    def nearby(self):
-        self.answer(b"", status=302, Location="/still")
-
     def basic(self):
         good = "Basic " + base64.b64encode(b"viewer:open sesame").decode()
-        if self.headers.get("Authorization") == good:
-            return self.answer(JPEG)
-        return self.answer(b"", status=401, WWW_Authenticate='Basic realm="camera"')
+        known = self.headers.get("Authorization") == good
+        self.answer(**ANSWERS["still"] if known else DENIED | {"WWW_Authenticate": 'Basic realm="camera"'})
 
     def digest(self):
-        given = self.headers.get("Authorization", "")
-        if given.startswith("Digest"):
-            parts = dict(part.strip().split("=", 1) for part in given[7:].split(","))
-            one, two = (hashlib.md5(text.encode()).hexdigest() for text in ("viewer:camera:open sesame", "GET:/digest"))
-            if parts["response"].strip('"') == hashlib.md5(f"{one}:abc:{two}".encode()).hexdigest():
-                return self.answer(JPEG)
-        return self.answer(b"", status=401, WWW_Authenticate='Digest realm="camera", nonce="abc"')
+        one, two = (hashlib.md5(text.encode()).hexdigest() for text in ("viewer:camera:open sesame", "GET:/digest"))
+        good = hashlib.md5(f"{one}:abc:{two}".encode()).hexdigest()
+        known = f'response="{good}"' in self.headers.get("Authorization", "")
+        asks = DENIED | {"WWW_Authenticate": 'Digest realm="camera", nonce="abc"'}
+        self.answer(**ANSWERS["still"] if known else asks)
 
     def log_message(self, *_):
         pass
@@ -187,7 +167,7 @@ def waited(condition):
         time.sleep(0.01)
 
 
-def test_pictures_are_fetched_while_someone_looks_and_a_failure_is_told_once(camera):
+def test_pictures_are_fetched_while_someone_looks_and_a_failure_is_told_once(camera, monkeypatch):
     faults = Faults()
     stills = Stills([None, Still(picture=f"{camera.address}/still")], ["north", "south"], faults)
     time.sleep(0.3)
@@ -197,11 +177,9 @@ def test_pictures_are_fetched_while_someone_looks_and_a_failure_is_told_once(cam
     number = len(camera.asked)
     time.sleep(0.4)
     assert len(camera.asked) <= number + 1
-    Camera.good, Camera.still = Camera.still, Camera.gone
-    try:
+    with monkeypatch.context() as broken:
+        broken.setitem(ANSWERS, "still", GONE)
         waited(lambda: stills.last(1) == b"" and len(camera.asked) > number + 4)
-    finally:
-        Camera.still = Camera.good
     waited(lambda: stills.last(1) == JPEG)
     stills.close()
     said = faults.messages()

@@ -87,6 +87,8 @@ def test_shares_are_those_of_the_area_and_of_the_positions(tmp_path, tracks):
          STEADY, ["camera east sees nothing: walls hide what is in its range, or its limits lead out of the area"]),
         ({}, [(k, 1, -2.75 + 0.5 * k, -2) for k in range(12)],
          ["day.csv: 1 moves through walls; first of target 1 at 5 s"]),
+        ({}, [(k, name, (-0.2, 0.2)[k], y) for name, y in (("a", 0.1), ("b", -0.1), ("c", -4.9)) for k in range(2)],
+         ["day.csv: 2 moves through walls; first of target b at 0 s"]),  # a moves past the end of the wall
         ({}, [*STEADY, (12, 1, 7, 2)],
          ["day.csv: 1 moves faster than 1.44 m/s, twice the speed of the scenario; first of target 1 at 11 s"]),
         ({}, [*STEADY, *((20 + k, 1, 1, 2) for k in range(3))],
@@ -103,14 +105,6 @@ def test_each_odd_thing_is_a_line(changes, rows, says, tmp_path, tracks, monkeyp
     assert [line.replace(f"{tmp_path}/", "") for line in odd] == says
 
 
-def test_a_move_past_the_end_of_a_wall_is_none_through_it(tracks, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_draw", lambda *_: None)
-    rows = [(k, name, (-0.2, 0.2)[k], y) for name, y in (("a", 0.1), ("b", -0.1), ("c", -4.9)) for k in range(2)]
-    _, odd = check(site(tracks=tracks(rows)), tmp_path / "site.png")
-    (line,) = odd
-    assert line.endswith("day.csv: 2 moves through walls; first of target b at 0 s")
-
-
 @pytest.mark.parametrize(
     ("interval", "step", "speed"), [(0.04, 0.12, 1.0), (0.2, 0.2, 1.0), (1.0, 0.5, 1.0), (1.2, 0.4, 1.0)]
 )
@@ -125,8 +119,3 @@ def test_the_time_step_and_the_speed_are_proposed(interval, step, speed, tracks)
     assert speed <= found[1] <= 1.5 * speed
     with pytest.raises(ValueError, match="has no target that is present for half a second; ids must not change"):
         proposed([read_recorded(tracks([(k, k, 0, 0) for k in range(9)]))])
-
-
-def test_cameras_without_places_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="placement is areas; a site requires fixed, with sensor_positions"):
-        check(Scenario(), tmp_path / "site.png")

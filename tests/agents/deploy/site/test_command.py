@@ -125,7 +125,7 @@ def test_the_forms_are_listed(site, capsys):
         ("homography points.csv --to out.yaml", "--to is 'out.yaml'; its name must end in .json"),
         ("check site.yaml --to site.gif", "--to is 'site.gif'; its name must end in .png"),
         ("make plans.geojson", "plans.geojson: No such file or directory"),
-        ("check hit-mac", "placement is areas; a site requires fixed"),
+        ("check hit-mac", "placement is areas; a site requires fixed, with sensor_positions"),
     ],
 )
 def test_a_bad_command_line_ends_with_one_line_and_no_file(line, says, site, error_of):
