@@ -1,7 +1,6 @@
 """README, pages, examples and site: links resolve, commands parse, code runs, figures agree."""
 
 import ast
-import contextlib
 import dataclasses
 import importlib
 import json
@@ -10,11 +9,9 @@ import pkgutil
 import re
 import runpy
 import shlex
-import socket
 import subprocess
 import sys
 import textwrap
-import threading
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -46,7 +43,7 @@ from hitmac.envs.files import parse_yaml
 from hitmac.envs.observation import OBSERVERS
 from hitmac.perception import encoder
 from tests.agents.deploy.run.camera_servers import Motor, ViscaServer
-from tests.agents.deploy.run.fakes import SITE
+from tests.agents.deploy.run.fakes import SITE, detecting
 from tests.agents.training import brief
 from tools import reproduce
 
@@ -301,27 +298,6 @@ def test_a_site_is_made_from_what_you_have(run):
     assert f"site.yaml: 29.8 m x 22.2 m, 5 walls; {re.search(r'--origin .* --geographic', section)[0]}" in printed[0]
     assert "day-1.csv: 100 positions of 1 targets" in printed[1]
     assert printed[-1].startswith("site.png: no camera can ever see ")
-
-
-@contextlib.contextmanager
-def detecting(line):
-    """A detector that sends a line again and again, to the UDP address of the context."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        address, ended = free.getsockname(), threading.Event()
-
-    def detect():
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            while not ended.wait(0.02):
-                sender.sendto(line, address)
-
-    detector = threading.Thread(target=detect)
-    detector.start()
-    try:
-        yield address
-    finally:
-        ended.set()
-        detector.join()
 
 
 def test_cameras_turn_as_the_page_says(run):

@@ -1,6 +1,9 @@
-"""Cameras, clocks and lines of a made-up site, in which no test waits."""
+"""Cameras, clocks and lines of a made-up site, in which no test waits, and detectors that send by UDP."""
 
+import contextlib
 import json
+import socket
+import threading
 from itertools import islice
 
 import numpy as np
@@ -104,3 +107,30 @@ def made(events, *, agent=None, hands=None, fleet=None, site=SITE, **options):
 def played(loop, number):
     """The frames of some steps."""
     return list(islice(loop.steps(), number))
+
+
+def free_address():
+    """An address of UDP at which nothing listens."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()
+
+
+@contextlib.contextmanager
+def detecting(*datagrams):
+    """A detector that sends datagrams again and again, to the address of the context."""
+    address, ended = free_address(), threading.Event()
+
+    def detect():
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            while not ended.wait(0.02):
+                for one in datagrams:
+                    sender.sendto(one, address)
+
+    detector = threading.Thread(target=detect)
+    detector.start()
+    try:
+        yield address
+    finally:
+        ended.set()
+        detector.join()

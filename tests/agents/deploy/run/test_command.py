@@ -17,7 +17,7 @@ from hitmac.agents.deploy.replay.page import record_log
 from hitmac.agents.deploy.run.command import main, running
 from hitmac.agents.evaluate.logs import evaluate_log, read_log
 from hitmac.envs import load_scenario
-from tests.agents.deploy.run.fakes import SITE
+from tests.agents.deploy.run.fakes import SITE, detecting
 
 OWN = SITE.replace(time_step=0.05)
 
@@ -47,6 +47,12 @@ def started(site):
             return process, said
 
         yield start
+
+
+def rehearsed(*arguments, minutes):
+    """Run with detections of simulated people; return what the log holds."""
+    main(["random", "--detections", "simulated", "--minutes", str(minutes), "--log", "run.jsonl", *arguments])
+    return read_log("run.jsonl")
 
 
 def test_a_site_gets_the_form_of_real_detections():
@@ -80,11 +86,10 @@ def test_wrong_options_end_in_one_line(arguments, words, site, capsys):
 
 
 def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
-    main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--log-detections"])
+    run = rehearsed("--log-detections", minutes=0.01)
     said = capsys.readouterr()
     assert not said.out  # which is for the orders of the driver stdout
     assert re.match(r"\d\d:\d\d:\d\d hitmac run: random for 0, 1; log: run.jsonl\n", said.err)
-    run = read_log("run.jsonl")
     assert run.agent == "random"
     assert run.scenario.sensor_positions == OWN.sensor_positions
     assert len(run.time) >= 3
@@ -94,9 +99,7 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
 
 def test_cameras_that_tilt_and_zoom_are_rehearsed_logged_and_shown(site, capsys):
     parts = ["zoom=[30, 120]", "zoom_step=20", "tilt_limits=[[10, 70]]", "mount_height=4", "tilt_step=10"]
-    changes = [word for part in parts for word in ("--set", part)]
-    main(["random", *changes, "--detections", "simulated", "--minutes", "0.02", "--log", "run.jsonl"])
-    run = read_log("run.jsonl")
+    run = rehearsed(*(word for part in parts for word in ("--set", part)), minutes=0.02)
     assert len(run.time) >= 3
     assert (run.tilt != run.tilt[0]).any()
     assert ((run.tilt >= 10) & (run.tilt <= 70)).all()
@@ -117,10 +120,8 @@ def test_what_operators_set_is_kept_logged_and_shown(site, capsys, monkeypatch):
     (site / "cameras.yaml").write_text(
         f"0: {{driver: simulated, operation: {west}, page: {still}}}\n1: {{driver: simulated, operation: {east}}}\n"
     )
-    main(["random", "--cameras", "cameras.yaml", "--detections", "simulated", "--minutes", "0.1", "--log", "run.jsonl",
-          "--port", "0"])  # fmt: skip
+    run = rehearsed("--cameras", "cameras.yaml", "--port", "0", minutes=0.1)
     assert "camera 0 has no heading that spares its private zones, as on mon 00:00" in capsys.readouterr().err
-    run = read_log("run.jsonl")
     assert run.moves[-1, 0] == 1
     assert run.moves[-1, 1] > 3
     assert len(run.private) == 2
@@ -132,9 +133,8 @@ def test_what_operators_set_is_kept_logged_and_shown(site, capsys, monkeypatch):
 
 
 def test_a_run_can_start_paused(site, capsys):
-    main(["random", "--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl", "--port", "0", "--paused"])
+    run = rehearsed("--port", "0", "--paused", minutes=0.01)
     assert ": running, paused; page: http://127.0.0.1:" in capsys.readouterr().err
-    run = read_log("run.jsonl")
     assert len(run.time) >= 3
     assert not run.orders.any()
 
@@ -147,9 +147,7 @@ def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site,
             main(["random", "--cameras", "cameras.yaml", "--log", "run.jsonl", "--detections", "udp://192.0.2.1:5005"])
         assert "File exists" not in capsys.readouterr().err
         assert not (site / "run.jsonl").exists()
-    main(
-        ["random", "--cameras", "cameras.yaml", "--log", "run.jsonl", "--detections", "simulated", "--minutes", "0.001"]
-    )
+    rehearsed("--cameras", "cameras.yaml", minutes=0.001)
     assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
@@ -167,20 +165,13 @@ def test_an_interrupt_stops_the_cameras_and_leaves_a_whole_log(site, started):
 
 
 def test_orders_follow_detections_by_udp_and_neither_they_nor_passwords_are_logged(site, started):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
-    process, said = started("--detections", f"udp://127.0.0.1:{port}", "--port", "0", env=secret)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        for _ in range(4):
-            for camera in range(2):
-                line = {"camera": camera, "detections": [[123.25, -77.5]]}
-                sender.sendto(json.dumps(line).encode(), ("127.0.0.1", port))
-            sender.sendto(b"{garbled 123.25", ("127.0.0.1", port))
-            time.sleep(OWN.time_step)
-    process.terminate()
-    said += process.stderr.readlines()
+    lines = [json.dumps({"camera": camera, "detections": [[123.25, -77.5]]}).encode() for camera in range(2)]
+    with detecting(*lines, b"{garbled 123.25") as (host, port):
+        process, said = started("--detections", f"udp://{host}:{port}", "--port", "0", env=secret)
+        time.sleep(4 * OWN.time_step)
+        process.terminate()
+        said += process.stderr.readlines()
     assert process.wait(30) == 0
     assert any("page: http://127.0.0.1:" in line for line in said)
     assert sum("lines of detections are invalid: it is not JSON" in line for line in said) == 1

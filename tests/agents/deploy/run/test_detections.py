@@ -15,7 +15,7 @@ import pytest
 from hitmac.agents.deploy.run import detections
 from hitmac.agents.deploy.run.detections import LONGEST, Inbox, Line, Source, open_source, parse, simulated
 from hitmac.agents.deploy.run.log import Faults
-from tests.agents.deploy.run.fakes import NAMES, SITE
+from tests.agents.deploy.run.fakes import NAMES, SITE, free_address
 
 GOOD = b'{"camera": "east", "time": 2.5, "detections": [[1, 2]], "more": 3}'
 
@@ -177,16 +177,12 @@ def test_a_full_inbox_drops_its_oldest_lines_and_counts_them():
 
 
 def test_a_datagram_has_one_line_or_more(opened):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    box = opened(f"udp://:{port}")
+    _, port = address = free_address()
+    box = opened(f"udp://:{port}")  # the loopback, without a host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-        sender.sendto(GOOD, ("127.0.0.1", port))  # the loopback, without a host
-        sender.sendto(b"a\n\nb\n", ("127.0.0.1", port))
-        assert [box.one(), box.one(), box.one()] == [GOOD, b"a", b"b"]
-        sender.sendto(ONVIF, ("127.0.0.1", port))
-        assert box.one() == ONVIF
+        for datagram in (GOOD, b"a\n\nb\n", ONVIF):
+            sender.sendto(datagram, address)
+    assert [box.one() for _ in range(4)] == [GOOD, b"a", b"b", ONVIF]
     with pytest.raises(OSError, match=f"in use: udp://127.0.0.1:{port}"):
         open_source(f"udp://127.0.0.1:{port}", box, opened.faults)
 
