@@ -9,15 +9,6 @@ import torch
 from hitmac.agents.deploy.export import export_agent
 from hitmac.agents.deploy.export import folder as export_folder
 from hitmac.agents.deploy.export.networks import parts_of
-from tests.agents.deploy.export.made import exported
-
-
-@pytest.fixture(scope="session")
-def flat(tmp_path_factory):
-    """Folder of an exported policy."""
-    to = tmp_path_factory.mktemp("exported") / "flat"
-    exported("pretrained:flat", to)
-    return to
 
 
 @pytest.fixture

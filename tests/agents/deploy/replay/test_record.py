@@ -176,7 +176,7 @@ def test_a_record_of_a_large_scene_holds_lists():
 
 def test_beliefs_are_where_the_particles_are():
     scenario = load_scenario("hit-mac").replace(knowledge="shared")
-    agent = load_agent("belief-planner-fast", scenario)
+    agent = load_agent("belief-planner-fastest", scenario)
     series = {name: unpacked(one) for name, one in record(agent, scenario, 1, 20)["series"].items()}
     for t, episode in enumerate(played(agent, scenario, 1, 20)):
         points = np.stack((series["belief x"][t], series["belief y"][t]), -1).reshape(5, -1, 2)

@@ -1,6 +1,5 @@
 """Command line ``hitmac run``, with cameras that turn in the computer alone."""
 
-import contextlib
 import json
 import os
 import re
@@ -8,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -28,25 +26,6 @@ def site(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     OWN.save("site.yaml")
     return tmp_path
-
-
-@pytest.fixture
-def started(site):
-    """Starts a run in a process of its own; returns it, and what it said up to that it runs."""
-    with contextlib.ExitStack() as stack:
-
-        def start(*arguments, **options):
-            command = [sys.executable, "-m", "hitmac", "run", "random", "--log", "run.jsonl", *arguments]
-            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-            process = stack.enter_context(subprocess.Popen(command, text=True, bufsize=1, **pipes, **options))
-            stack.callback(process.kill)
-            said = []
-            while not said or ": running" not in said[-1]:
-                said.append(process.stderr.readline())
-                assert said[-1], said
-            return process, said
-
-        yield start
 
 
 def rehearsed(*arguments, minutes):
@@ -151,33 +130,29 @@ def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site,
     assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
-def test_an_interrupt_stops_the_cameras_and_leaves_a_whole_log(site, started):
-    process, _ = started("--cameras", "stdout")
-    turns = process.stdout
-    for _ in range(8):  # several steps
-        json.loads(turns.readline())
-    process.send_signal(signal.SIGINT)
-    orders = [json.loads(line) for line in turns.read().splitlines()]
-    assert process.wait(30) == 0
-    assert {order["camera"]: order["rate"] for order in orders} == {"0": 0.0, "1": 0.0}
-    assert (site / "run.jsonl").read_bytes().endswith(b"\n")
-    read_log("run.jsonl")
-
-
-def test_orders_follow_detections_by_udp_and_neither_they_nor_passwords_are_logged(site, started):
+def test_orders_follow_detections_by_udp_until_an_interrupt_and_neither_they_nor_passwords_are_logged(site):
     secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
     lines = [json.dumps({"camera": camera, "detections": [[123.25, -77.5]]}).encode() for camera in range(2)]
+    command = [sys.executable, "-m", "hitmac", "run", "random", "--log", "run.jsonl", "--port", "0"]
     with detecting(*lines, b"{garbled 123.25") as (host, port):
-        process, said = started("--detections", f"udp://{host}:{port}", "--port", "0", env=secret)
-        time.sleep(4 * OWN.time_step)
-        process.terminate()
-        said += process.stderr.readlines()
-    assert process.wait(30) == 0
+        command += ["--detections", f"udp://{host}:{port}", "--cameras", "stdout"]
+        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=secret)
+        try:
+            for _ in range(16):  # several steps
+                json.loads(process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            orders, said = (text.splitlines() for text in process.communicate(timeout=60))
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    orders = [json.loads(line) for line in orders]
+    assert {order["camera"]: order["rate"] for order in orders} == {"0": 0.0, "1": 0.0}
     assert any("page: http://127.0.0.1:" in line for line in said)
     assert sum("lines of detections are invalid: it is not JSON" in line for line in said) == 1
     text = (site / "run.jsonl").read_text()
     assert "lines of detections are invalid" in text
     assert text.endswith("\n")
+    read_log("run.jsonl")
     assert '"detections"' not in text
     assert "123.25" not in "".join(said)
     for hidden in ("garbled", "sesame", socket.gethostname()):

@@ -3,21 +3,18 @@
 import numpy as np
 import pytest
 
+from hitmac.agents.deploy.export.folder import site_of
 from hitmac.agents.deploy.export.run import Agent
 from hitmac.agents.deploy.run.command import ExportedPolicy, exported_agent
 from hitmac.agents.policy import rates_of
-from tests.agents.deploy.export.made import agent_of, exported
+from tests.agents.deploy.export.made import copied
 from tests.agents.deploy.run.fakes import NAMES, SITE, Fleet, made, played, scan
 
-NAMED = SITE.replace(identities=True, false_detections=0, pan_limits=())
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Folder of an exported policy."""
-    to = tmp_path_factory.mktemp("exported") / "policy"
-    exported(agent_of(NAMED), to, NAMED)
-    return to
+@pytest.fixture
+def folder(flat, tmp_path):
+    """Folder of an exported policy for the site."""
+    return copied(flat, tmp_path / "policy", site=site_of(SITE.replace(false_detections=0, pan_limits=())))
 
 
 def test_the_targets_of_an_exported_policy_are_the_tracks_that_probably_exist(folder):
