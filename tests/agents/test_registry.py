@@ -33,7 +33,7 @@ def test_a_path_is_a_path_whatever_its_name(name, tmp_path, monkeypatch):
     for path in (Path(name), f"./{name}", f"{tmp_path}/{name}"):
         agent = load_agent(path, HIT_MAC)
         assert (agent.name, agent.trained) == (str(path), True)
-        assert agent.training_seeds == ((2**40, 2**40),)
+        assert agent.training_seeds == ((2**40, 2**40 + 9),)
     run = load_run(Path(name), "hit-mac", name="trained")
     assert (run.name, run.training_seeds) == ("trained", agent.training_seeds)
     os.chdir("executors")
@@ -169,11 +169,7 @@ def test_lists_of_names(names, expected):
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
-        (
-            "assign-all:nearest=3",
-            ValueError,
-            "assign-all:nearest=3 has the option nearest, which agents with a coordinator",
-        ),
+        ("assign-all:nearest=3", ValueError, "nearest=3 has the option nearest, which agents with a coordinator"),
         ("pretrained:flat:nearest=0", ValueError, "nearest is 0; it must be a whole number, 1 or more"),
         ("planner:radius=3", ValueError, "radius is 3; it requires nearest"),
         ("planner:horizon=4/4", ValueError, "agents has planner:horizon=4 twice"),

@@ -11,20 +11,15 @@ from hitmac.envs.tasks import CoverageTask
 
 def config_of(scenario="hit-mac", task="Coverage", options=None, *, features=DEFAULT_FEATURES, nearness=None, **policy):
     return PolicyConfig(
-        policy={"weight_dim": 8} | policy,
-        features=features,
-        scenario=load_scenario(scenario),
-        training_seeds=(2**40, 2**40 + 9),
-        task=task,
-        options=options or {},
-        nearness=nearness or {},
-    )
+        policy={"weight_dim": 8} | policy, features=features, scenario=load_scenario(scenario), task=task,
+        training_seeds=(2**40, 2**40 + 9), options=options or {}, nearness=nearness or {},
+    )  # fmt: skip
 
 
-def untrained(*arguments, noise=0.0, **options):
+def untrained(*arguments, noise=0.0, seed=0, **options):
     """Return a policy of such a configuration, its weights moved by normal `noise`, and the configuration."""
     config = config_of(*arguments, **options)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     policy = build_policy(config, config.scenario)
     policy.set_training_mode(False)
     with torch.no_grad():

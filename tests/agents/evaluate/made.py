@@ -1,12 +1,11 @@
 """Small agents, checkpoints and evaluations for these tests."""
 
 import numpy as np
-import torch
 
-from hitmac.agents import PolicyConfig, save_policy
-from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents import save_policy
 from hitmac.agents.registry import Agent
-from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs import load_scenario
+from tests.agents.untrained import untrained
 
 HIT_MAC = load_scenario("hit-mac")
 SHORT = {"episodes": 3, "max_episode_steps": 4, "progress": False}
@@ -34,11 +33,7 @@ def trainings(name, number):
 
 def saved(folder, seed=0, task="Coverage"):
     """Write the checkpoint of an untrained policy; return its folder."""
-    torch.manual_seed(seed)
-    config = PolicyConfig(
-        policy={"weight_dim": 8}, features=DEFAULT_FEATURES, scenario=HIT_MAC, training_seeds=(2**40, 2**40), task=task
-    )
-    save_policy(folder, build_policy(config, HIT_MAC), config)
+    save_policy(folder, *untrained("hit-mac", task, seed=seed))
     return folder
 
 

@@ -106,7 +106,7 @@ def test_executors_by_name_path_and_object(tmp_path):
     assert [result["trainings"] for result in found.values()] == [0, 1, 0, 1]
     assert found["run"] == found["level"]
     assert found["mine"]["rotation"]["mean"] == 1
-    with pytest.raises(ValueError, match="overlap with the seeds 1099511627776 to 1099511627776 that run was trained"):
+    with pytest.raises(ValueError, match="overlap with the seeds 1099511627776 to 1099511627785 that run was trained"):
         evaluate_executors({"run": run}, **SHORT | {"seed": 2**40 - 1})
 
 

@@ -14,13 +14,8 @@ TRACK = [100.0, 0.0, 4.0, 0.0, 4.0, 0.9, 7.0]
 
 
 def header():
-    return {
-        "hitmac-run": 1,
-        "version": "0",
-        "agent": "still",
-        "names": ["west", "east"],
-        "scenario": portable(SITE, "."),
-    }
+    about = {"hitmac-run": 1, "version": "0", "agent": "still", "names": ["west", "east"]}
+    return about | {"scenario": portable(SITE, ".")}
 
 
 def step(k, **changes):

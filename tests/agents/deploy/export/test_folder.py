@@ -57,14 +57,8 @@ def test_files_of_the_user_stay_in_a_replaced_folder(flat, card_alone, tmp_path)
     for name in names:
         (to / name).write_text("own")
     export_agent(hierarchy(), to, "hit-mac", replace=True)
-    assert {path.name for path in to.iterdir()} == {
-        "coordinator.onnx",
-        "executor.onnx",
-        CARD,
-        "features.py",
-        "observe.py",
-        *names,
-    }
+    made = {"coordinator.onnx", "executor.onnx", CARD, "features.py", "observe.py"}
+    assert {path.name for path in to.iterdir()} == made | {*names}
     assert [(to / name).read_text() for name in names] == ["own"] * 3
     old = copied(flat, tmp_path / "old", runner=hashlib.sha256(b"of another version").hexdigest())
     (old / "run.py").write_text("of another version")

@@ -31,13 +31,8 @@ TARGETS = np.array([(100, 50), (-300, 20), (10, -60), (500, 700), (-900, 200), (
 
 
 def test_the_runner_needs_neither_torch_nor_this_package(flat):
-    assert {path.name for path in flat.iterdir()} == {
-        "features.py",
-        "observe.py",
-        "policy.json",
-        "policy.onnx",
-        "run.py",
-    }
+    made = {"features.py", "observe.py", "policy.json", "policy.onnx", "run.py"}
+    assert {path.name for path in flat.iterdir()} == made
     command = [sys.executable, "-P", "-c", ALONE, str(flat)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=flat, check=False)
     assert done.returncode == 0, done.stderr

@@ -15,14 +15,9 @@ from hitmac.agents.deploy.run.operation import Operation, Operations
 from tests.agents.tracking.test_tracks import HALL
 
 SITE = HALL.replace(
-    placement="fixed",
-    sensor_positions=[(-900, 0), (900, 0)],
-    field_of_view=90,
-    sensing_range=1500,
-    pan_limits=[(-90, 90), (90, 270)],
-    sensor_headings=[0, 180],
-    turn_angle=5,
-)
+    placement="fixed", sensor_positions=[(-900, 0), (900, 0)], field_of_view=90, sensing_range=1500,
+    pan_limits=[(-90, 90), (90, 270)], sensor_headings=[0, 180], turn_angle=5,
+)  # fmt: skip
 NAMES = ["west", "east"]
 UNIX = 1.7e9
 

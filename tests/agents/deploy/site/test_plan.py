@@ -202,17 +202,13 @@ def test_rings_that_are_not_closed_are_closed(read):
 
 
 def test_what_is_not_of_a_plan_is_left_out_and_named(read):
-    square = [[[2, 2], [4, 2], [4, 4], [2, 2]]]
+    square, nothing = [[[2, 2], [4, 2], [4, 4], [2, 2]]], {"type": "GeometryCollection", "geometries": []}
     features = [
         feature("wall", "Polygon", [ROOM]),
         feature("wal", "LineString", ROOM),
         {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}},
         {"type": "Feature", "properties": {"kind": "door"}, "geometry": None},
-        {
-            "type": "Feature",
-            "properties": {"kind": "wall"},
-            "geometry": {"type": "GeometryCollection", "geometries": []},
-        },
+        {"type": "Feature", "properties": {"kind": "wall"}, "geometry": nothing},
         feature("zone", "Point", [1, 2]),
         feature("zone", "MultiPolygon", [square, [[[6, 6], [8, 6], [8, 8], [6, 6]]]], value=3),
         feature("door", "MultiPoint", [[5, 0], [10, 10]]),
