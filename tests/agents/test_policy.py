@@ -115,7 +115,7 @@ def test_decisions_are_completed_by_name(actions, own, decisions, expected):
 def test_a_memoryless_agent_decides_as_if_only_what_is_seen_were_present(name):
     scenario = HIT_MAC.replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
     agent, memoryless = (load_agent(one, scenario) for one in (name, f"memoryless:{name}"))
-    assert memoryless.features == (*agent.features, "seen_now")
+    assert (memoryless.name, memoryless.features) == (f"memoryless:{name}", (*agent.features, "seen_now"))
     assert isinstance(memoryless.policy, Memoryless)
     task, differ = CoverageTask(scenario, 16, 0, features=memoryless.features), False
     for _ in range(20):

@@ -208,24 +208,6 @@ def test_lists_of_the_nearest_are_part_of_the_name():
         load_agent("pretrained:any-size:nearest=2", HIT_MAC.replace(identities=False))
 
 
-@pytest.mark.parametrize(
-    ("name", "parts", "executor", "nearness", "memoryless"),
-    [
-        ("planner:turn_cost=1:nearest=3", ("planner:turn_cost=1",), "", {"nearest": 3}, False),
-        ("memoryless:assign-all:a:B", ("assign-all", "a:B"), "a:B", {}, True),
-        ("released:c.pth:e.pth", ("c.pth", "e.pth"), "", {}, False),
-        ("runs:still", (Path("runs"),), "still", {}, False),
-        (Path("planner"), (Path("planner"),), "", {}, False),
-    ],
-)
-def test_names_are_taken_apart(name, parts, executor, nearness, memoryless, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("runs").mkdir()
-    found = parse(name)
-    assert (found.text, found.parts, found.executor) == (str(name), parts, executor)
-    assert (dict(found.nearness), found.memoryless) == (nearness, memoryless)
-
-
 @pytest.mark.parametrize("kind", FORMS)
 def test_an_unknown_name_lists_all_forms(kind):
     with pytest.raises(ValueError, match=f"unknown {kind} 'nobody'") as error:

@@ -100,7 +100,7 @@ def test_a_truth_of_another_time_is_refused(log, tmp_path):
         evaluate_log(read_log(log), path)
 
 
-def test_the_command_prints_and_writes_them(log, tmp_path, capsys):
+def test_the_command_prints_and_writes_them(log, tmp_path, error_of, capsys):
     path = truth(tmp_path / "truth.csv", [(UNIX + 0.2 * k, "a", 103, 4) for k in range(5)])
     main(["--log", str(log), "--tracks", str(path), "--json", str(tmp_path / "run.json")])
     text = capsys.readouterr().out
@@ -111,6 +111,4 @@ def test_the_command_prints_and_writes_them(log, tmp_path, capsys):
     main(["--log", str(empty), "--json", str(tmp_path / "run.json")])
     assert "expected_coverage  -\n" in capsys.readouterr().out
     assert json.loads((tmp_path / "run.json").read_text())["expected_coverage"] is None
-    with pytest.raises(SystemExit):
-        main(["--log", str(log), "--tracks", str(path), str(path)])
-    assert "--log requires a single file of --tracks; got 2" in capsys.readouterr().err
+    assert "--log requires a single file of --tracks; got 2" in error_of(main, "--log", log, "--tracks", path, path)
