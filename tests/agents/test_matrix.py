@@ -99,8 +99,8 @@ def test_every_pair_of_a_job_a_scene_and_a_critic(job, executors, tmp_path):
 @pytest.mark.parametrize("preset", SCENES)
 def test_every_agent_without_learning_plays_an_episode_as_alone(preset, executors):
     scenario = SCENES[preset]
-    names = [*SCRIPTED, *(f"{first}:{last}" for first in COORDINATORS for last in EXECUTORS)]
-    agents = [load_agent(name, scenario) for name in names]
+    names = {*SCRIPTED, *(f"{one}:random" for one in COORDINATORS), *(f"assign-randomly:{one}" for one in EXECUTORS)}
+    agents = [load_agent(name, scenario) for name in sorted(names)]
     agents += [load_agent("assign-all", scenario, executor=folder)._replace(name=f"assign-all:{name}")
                for name, folder in executors.items() if name != "scripted"]  # fmt: skip
     paths = {name: name for name in EXECUTORS} | executors
