@@ -25,7 +25,7 @@ class Browser:
         os.close(to_browser)
         os.close(from_browser)
         self._number, self._read, self._session = 0, b"", None
-        self.errors, self.requests = [], []
+        self.errors, self.requests, self.opened = [], [], "about:blank"
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
