@@ -131,8 +131,15 @@ def visca(monkeypatch, *answers, **options):
     return Visca(host="north", **options), wire
 
 
-RESET = "02 00 00 01 00 00 00 00 01"
-RESET_DONE = "02 01 00 01 00 00 00 00 01"
+RESET, RESET_DONE = "02 00 00 01 00 00 00 00 01", "02 01 00 01 00 00 00 00 01"
+MOVED, DONE, ZERO = "90 41 ff", "90 51 ff", "90 50 00 00 00 00 00 00 00 00 ff"
+UNKNOWN = "90 60 02 ff"
+
+
+def numbered(*payloads, first=1):
+    """Answers with a header, numbered from the first on."""
+    heads = (f"01 11 00 {len(one.split()):02x} 00 00 00 {k:02x}" for k, one in enumerate(payloads, first))
+    return [f"{head} {one}" for head, one in zip(heads, payloads, strict=True)]
 
 
 def inquiry(number):
@@ -142,16 +149,15 @@ def inquiry(number):
 @pytest.mark.parametrize(
     ("answer", "pan"),
     [
-        ("00 0b 00 90 50 00 00 09 00 00 00 00 00 ff", 10.0),  # 0x0090 = 144 = 14.4 * 10
-        ("00 0b 00 90 50 0f 0f 07 00 00 00 00 00 ff", -10.0),
-        ("00 0b 00 90 50 00 07 08 00 0f 0f 0f 0f ff", 1920 / 14.4),
-        ("00 0c 00 90 50 00 00 00 09 00 0f 00 00 00 ff", 10.0),  # five digits, of newer cameras
-        ("00 0c 00 90 50 0f 0f 0f 07 00 00 00 00 00 ff", -10.0),
+        ("90 50 00 00 09 00 00 00 00 00 ff", 10.0),  # 0x0090 = 144 = 14.4 * 10
+        ("90 50 0f 0f 07 00 00 00 00 00 ff", -10.0),
+        ("90 50 00 07 08 00 0f 0f 0f 0f ff", 1920 / 14.4),
+        ("90 50 00 00 00 09 00 0f 00 00 00 ff", 10.0),  # five digits, of newer cameras
+        ("90 50 0f 0f 0f 07 00 00 00 00 00 ff", -10.0),
     ],
 )
 def test_visca_asks_for_the_position(answer, pan, monkeypatch):
-    reply = f"01 11 {answer[:6]}00 00 00 01 {answer[9:]}"
-    camera, wire = visca(monkeypatch, RESET_DONE, reply, zero=30.0)
+    camera, wire = visca(monkeypatch, RESET_DONE, *numbered(answer), zero=30.0)
     assert camera.heading() == pytest.approx(30.0 - pan)
     assert wire.address == ("north", 52381)
     assert wire.sent == [RESET, inquiry(1)]
@@ -169,17 +175,15 @@ def test_visca_asks_for_the_position(answer, pan, monkeypatch):
     ],
 )
 def test_visca_turns_at_the_fastest_speed_that_is_not_above_the_rate(rate, drive, monkeypatch):
-    camera, wire = visca(monkeypatch, "01 11 00 03 00 00 00 01 90 41 ff")
-    camera.turn(rate)
-    assert wire.sent[1:] == [f"01 00 00 09 00 00 00 01 81 01 06 01 {drive} ff"]
-    upside_down, wire = visca(monkeypatch, "01 11 00 03 00 00 00 01 90 51 ff", sign=1)
-    upside_down.turn(-rate)
-    assert wire.sent[1:] == [f"01 00 00 09 00 00 00 01 81 01 06 01 {drive} ff"]
+    for answer, sign in ((MOVED, -1), (DONE, 1)):
+        camera, wire = visca(monkeypatch, *numbered(answer), sign=sign)
+        camera.turn(-sign * rate)
+        assert wire.sent[1:] == [f"01 00 00 09 00 00 00 01 81 01 06 01 {drive} ff"]
 
 
 def test_visca_repeats_what_got_lost_and_ignores_answers_to_earlier_messages(monkeypatch):
-    zero, done = "01 11 00 0b 00 00 00 {:02x} 90 50 00 00 00 00 00 00 00 00 ff", "01 11 00 03 00 00 00 {:02x} 90 51 ff"
-    camera, wire = visca(monkeypatch, None, None, zero.format(2), done.format(2), "00", zero.format(4))
+    answers = [*numbered(ZERO, first=2), *numbered(DONE, first=2), "00", *numbered(ZERO, first=4)]
+    camera, wire = visca(monkeypatch, None, None, *answers)
     assert camera.heading() == 0.0
     assert wire.sent == [RESET, inquiry(1), inquiry(2), inquiry(3)]
     assert camera.heading() == 0.0
@@ -192,21 +196,21 @@ def test_visca_repeats_what_got_lost_and_ignores_answers_to_earlier_messages(mon
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("01 11 00 04 00 00 00 01 90 60 02 ff", "the answer is 90 60 02 ff, an error of VISCA"),
-        ("01 11 00 01 00 00 00 01 ff", "the answer is ff, an error"),
-        ("01 11 00 03 00 00 00 01 90 51 ff", "the answer 90 51 ff holds no pan"),
-        ("01 11 00 0b 00 00 00 01 90 50 00 10 00 00 00 00 00 00 ff", "holds no pan"),
-        ("01 11 00 0b 00 00 00 01 90 50 04 00 00 00 00 00 00 00 ff", "the pan is 1137.78 degrees, beyond -180 to 180"),
+        (UNKNOWN, "the answer is 90 60 02 ff, an error of VISCA"),
+        ("ff", "the answer is ff, an error"),
+        (DONE, "the answer 90 51 ff holds no pan"),
+        ("90 50 00 10 00 00 00 00 00 00 ff", "holds no pan"),
+        ("90 50 04 00 00 00 00 00 00 00 ff", "the pan is 1137.78 degrees, beyond -180 to 180"),
     ],
 )
 def test_visca_answers_that_are_nonsense(answer, reason, monkeypatch):
-    camera, _ = visca(monkeypatch, answer)
+    camera, _ = visca(monkeypatch, *numbered(answer))
     with pytest.raises(ValueError, match=reason):
         camera.heading()
 
 
 def test_visca_counts_again_with_a_device_that_has_lost_count(monkeypatch):
-    camera, wire = visca(monkeypatch, "02 01 00 02 00 00 00 01 0f 01", "01 11 00 03 00 00 00 01 90 41 ff")
+    camera, wire = visca(monkeypatch, "02 01 00 02 00 00 00 01 0f 01", *numbered(MOVED))
     with pytest.raises(ConnectionError, match="lost count"):
         camera.turn(0.0)
     camera.close()
@@ -325,9 +329,7 @@ def test_one_refusal_of_onvif_changes_nothing_for_good(servers):
 
 
 def test_one_garbled_answer_of_visca_changes_nothing_for_good(monkeypatch):
-    answers = ["01 11 00 03 00 00 00 01 90 41 ff", "01 11 00 04 00 00 00 02 90 60 02 ff"]
-    answers += [f"01 11 00 03 00 00 00 {number:02x} 90 41 ff" for number in (3, 4)]
-    camera, _ = visca(monkeypatch, RESET_DONE, *answers)
+    camera, _ = visca(monkeypatch, RESET_DONE, *numbered(MOVED, UNKNOWN, MOVED, MOVED))
     for steps in (False, True, False):
         camera.answer = 0.0, 0.0, math.nan
         camera.move(20.0, 0.0)
@@ -370,12 +372,9 @@ def test_onvif_names_answers_in_other_units_and_parts_that_are_missing(servers):
 
 
 def test_visca_turns_tilts_and_zooms(monkeypatch):
-    pose = "01 11 00 0b 00 00 00 {:02x} 90 50 00 00 09 00 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
-    zoomed = "01 11 00 07 00 00 00 {:02x} 90 50 02 00 00 00 ff"
-    done = "01 11 00 03 00 00 00 {:02x} 90 41 ff"
-    zooms = [(0, 60), (0x4000, 10)]
-    answers = [RESET_DONE, pose.format(1), zoomed.format(2), *(done.format(k) for k in (3, 4, 5, 6))]
-    camera, wire = visca(monkeypatch, *answers, zooms=zooms, tilt_zero=5.0, preset="3")
+    pose, zooms = "90 50 00 00 09 00 0f 0f 07 00 ff", [(0, 60), (0x4000, 10)]  # pan 10, tilt -10 degrees
+    answers = numbered(pose, "90 50 02 00 00 00 ff", *[MOVED] * 4)
+    camera, wire = visca(monkeypatch, RESET_DONE, *answers, zooms=zooms, tilt_zero=5.0, preset="3")
     focal = np.interp(0x2000, [0, 0x4000], 1 / np.tan(np.radians([30, 5])))
     assert camera.pose() == pytest.approx((-10.0, 15.0, 2 * np.degrees(np.arctan(1 / focal))))
     camera.move(-12.5, 5.0)
@@ -385,7 +384,7 @@ def test_visca_turns_tilts_and_zooms(monkeypatch):
         "81 09 06 12 ff", "81 09 04 47 ff", "81 01 06 01 05 02 02 02 ff", "81 01 04 47 04 00 00 00 ff",
         "81 01 06 01 01 01 03 03 ff", "81 01 04 3f 02 03 ff",
     ]  # fmt: skip
-    camera, _ = visca(monkeypatch, pose.format(1), "01 11 00 04 00 00 00 02 90 60 02 ff", zooms=zooms)
+    camera, _ = visca(monkeypatch, *numbered(pose, UNKNOWN), zooms=zooms)
     assert math.isnan(camera.pose()[2])  # it does not know the inquiry
     with pytest.raises(ValueError, match="preset is 'door'; it must be a number from 0 to 254"):
         Visca(host="north", preset="door")
@@ -394,22 +393,19 @@ def test_visca_turns_tilts_and_zooms(monkeypatch):
 def test_visca_moves_by_steps_where_a_device_knows_no_drive(monkeypatch):
     """Absolute positions, a tenth of a second away, with four or five digits of the pan; at rest none."""
     for pan, number in (("00 00 09 00", "00 00 06 05"), ("00 00 00 09 00", "00 00 00 06 05")):
-        count = len(pan.split())
-        pose = f"01 11 00 {7 + count:02x} 00 00 00 01 90 50 {pan} 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
-        refused, done = "01 11 00 04 00 00 00 {:02x} 90 60 02 ff", "01 11 00 03 00 00 00 {:02x} 90 41 ff"
-        answers = [(refused if k % 2 == 0 else done).format(k) for k in range(2, 8)]
-        camera, wire = visca(monkeypatch, RESET_DONE, pose, *answers)
+        pose = f"90 50 {pan} 0f 0f 07 00 ff"  # pan 10, tilt -10 degrees
+        camera, wire = visca(monkeypatch, RESET_DONE, *numbered(pose, *[UNKNOWN, MOVED] * 3))
         camera.heading()
         for _ in range(3):
             camera.move(30.0, 20.0)  # counter-clockwise and down, by 3 and 2 degrees
             assert camera.steps
         camera.move(0.0, 0.0)
-        speeds = "18 17" if count == 4 else "18 00"  # newer devices have one speed for both
+        speeds = "18 17" if len(pan.split()) == 4 else "18 00"  # newer devices have one speed for both
         assert camera.steps
         assert [line[24:] for line in wire.sent[2:]] == 3 * [
             "81 01 06 01 0c 08 01 02 ff", f"81 01 06 02 {speeds} {number} 0f 0f 05 03 ff",
         ]  # fmt: skip
-    camera, wire = visca(monkeypatch, "01 11 00 04 00 00 00 01 90 61 41 ff")  # it cannot now, as without power
+    camera, wire = visca(monkeypatch, *numbered("90 61 41 ff"))  # it cannot now, as without power
     with pytest.raises(ValueError, match="an error of VISCA"):
         camera.move(30.0, 0.0)
     assert not camera.steps
@@ -479,7 +475,7 @@ def test_visca_without_a_header_over_tcp():
 
 
 def test_visca_with_answers_that_all_have_one_number(monkeypatch):
-    position, done = "01 11 00 0b 00 00 00 01 90 50 00 00 00 00 00 00 00 00 ff", "01 11 00 03 00 00 00 01 90 51 ff"
+    (done,), (position,) = numbered(DONE), numbered(ZERO)
     camera, wire = visca(monkeypatch, RESET_DONE, done, done, position, framing="unnumbered")
     camera.turn(0.0)
     assert camera.heading() == 0.0
