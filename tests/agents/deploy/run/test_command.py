@@ -128,18 +128,19 @@ def test_orders_follow_detections_by_udp_until_an_interrupt_and_neither_they_nor
     secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
     lines = [json.dumps({"camera": camera, "detections": [[123.25, -77.5]]}).encode() for camera in range(2)]
     command = [sys.executable, "-m", "hitmac", "run", "random", "--log", "run.jsonl", "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with detecting(*lines, b"{garbled 123.25") as (host, port):
         command += ["--detections", f"udp://{host}:{port}", "--cameras", "stdout"]
-        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=secret)
-        try:
-            for _ in range(16):  # several steps
-                json.loads(process.stdout.readline())
-            process.send_signal(signal.SIGINT)
-            orders, said = (text.splitlines() for text in process.communicate(timeout=60))
-        finally:
-            process.kill()
-    assert process.returncode == 0
-    orders = [json.loads(line) for line in orders]
+        with subprocess.Popen(command, env=secret, **pipes) as process:
+            try:
+                for _ in range(16):  # several steps
+                    json.loads(process.stdout.readline())
+                process.send_signal(signal.SIGINT)
+                orders = [json.loads(line) for line in process.stdout.read().splitlines()]
+                said = process.stderr.read().splitlines()
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
     assert {order["camera"]: order["rate"] for order in orders} == {"0": 0.0, "1": 0.0}
     assert any("page: http://127.0.0.1:" in line for line in said)
     assert sum("lines of detections are invalid: it is not JSON" in line for line in said) == 1
