@@ -23,7 +23,7 @@ def test_every_row_can_be_made():
             check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
 
 
-def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
+def test_rows_are_made_once_and_joined(tmp_path, error_of, capsys, monkeypatch):
     monkeypatch.setattr(reproduce, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
     place = ["--run-dir", str(tmp_path), "--quick"]
     main(["--row", "still", *place])
@@ -44,9 +44,7 @@ def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
         (["--row", "gredy"], "unknown row 'gredy' (did you mean greedy?): known are greedy; still"),
         (["--episodes", "0"], "--episodes is 0; it must be 1 or more"),
     ):
-        with pytest.raises(SystemExit):
-            main([*bad, *place])
-        assert message in capsys.readouterr().err
+        assert message in error_of(main, *bad, *place)
 
 
 def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
