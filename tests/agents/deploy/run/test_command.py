@@ -124,7 +124,7 @@ def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site,
     assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
-def test_orders_follow_detections_by_udp_until_an_interrupt_and_neither_they_nor_passwords_are_logged(site):
+def test_orders_follow_detections_by_udp_until_a_signal_and_neither_they_nor_passwords_are_logged(site):
     secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
     lines = [json.dumps({"camera": camera, "detections": [[123.25, -77.5]]}).encode() for camera in range(2)]
     command = [sys.executable, "-m", "hitmac", "run", "random", "--log", "run.jsonl", "--port", "0"]
@@ -135,7 +135,7 @@ def test_orders_follow_detections_by_udp_until_an_interrupt_and_neither_they_nor
             try:
                 for _ in range(16):  # several steps
                     json.loads(process.stdout.readline())
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
                 orders = [json.loads(line) for line in process.stdout.read().splitlines()]
                 said = process.stderr.read().splitlines()
                 assert process.wait(30) == 0
