@@ -141,7 +141,7 @@ def test_time_without_targets_does_not_count(browser, show):
     context = "{ beginPath() {}, stroke() {}, moveTo: (x) => drawn.push(-x), lineTo: (x) => drawn.push(x) }"
     chart = f"Object.assign(Object.create(Curves.prototype), {{ context: {context}, place: (frame) => [frame, 0] }})"
     line = f"(() => {{ const drawn = []; {chart}.line([NaN, 0, 1, NaN, 1, 0], 1, 5, 1, 1); return drawn; }})()"
-    assert tab.run(line) == [-1, 2, -4, 5]  # a gap, not a line through it
+    assert browser.run(line) == [-1, 2, -4, 5]  # a gap, not a line through it
 
 
 @pytest.mark.slow
