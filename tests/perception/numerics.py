@@ -15,6 +15,15 @@ def random(*shape):
     return torch.randn(*shape, dtype=torch.float64)
 
 
+def disturbed(net):
+    """Return a network in double precision whose weights have changed: biases that start at 0 would hide themselves."""
+    net = net.double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return net
+
+
 def same(one, other, **tolerance):
     """Compare the tensors of two sequences, pair by pair."""
     for a, b in zip(one, other, strict=True):

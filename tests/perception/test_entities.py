@@ -1,8 +1,4 @@
-"""Entities of several kinds: by hand, order, padding, absent kinds and scenes, selection, compiled and exported."""
-
-import copy
-import logging
-import re
+"""Entities of several kinds: by hand, order, padding, absent kinds and scenes, selection."""
 
 import pytest
 import torch
@@ -10,22 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.distributions import Categorical
-from torch.export import Dim, export
 
 from hitmac.perception import EncoderBlock, EntityEncoder, SelectionHead
 from hitmac.perception.entities import ENTITY_BLOCKS
-from tests.perception.numerics import LEADS, OTHER_TYPES, gradients, random, same
+from tests.perception.numerics import LEADS, OTHER_TYPES, disturbed, gradients, random, same
 
 KINDS = {"items": 3, "keys": 5, "walls.north": 2}
 OPTIONS = [("transformer", "mean"), ("tanh", "max"), ("transformer", "sum")]
 
 
-def encoder(attention="transformer", pooling="mean", **options):
-    net = EntityEncoder(KINDS, 8, attention=attention, pooling=pooling, num_heads=2, num_blocks=2, **options).double()
-    with torch.no_grad():  # biases start at 0, which would leave masked entities 0 by themselves
-        for parameter in net.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return net
+def encoder(attention="transformer", pooling="mean"):
+    return disturbed(EntityEncoder(KINDS, 8, attention=attention, pooling=pooling, num_heads=2, num_blocks=2))
 
 
 def scenes(lead, counts):
@@ -221,102 +212,3 @@ def test_several_queries_select_among_the_same_candidates():
     found = head(queries, candidates, mask)
     for number in range(4):
         torch.testing.assert_close(found[:, number], head(queries[:, number], candidates[:, 0], mask[:, 0]))
-
-
-# ---- outside plain eager PyTorch ----
-
-
-class Selector(nn.Module):
-    """Encoder and head, as a policy has them."""
-
-    def __init__(self, attention, none):
-        super().__init__()
-        self.encoder = EntityEncoder({"items": 3, "keys": 5}, 8, attention=attention, num_heads=2, num_frequencies=1)
-        self.head = SelectionHead(8, none=none)
-
-    def forward(self, entities, masks):
-        features = self.encoder(entities, masks)
-        return self.head(features.global_feature, features.per_entity["items"], masks["items"]), features.global_feature
-
-
-def batch(*shape):
-    number, items, keys = shape
-    entities = {"items": torch.randn(number, items, 3), "keys": torch.randn(number, keys, 5)}
-    masks = {kind: torch.rand(x.shape[:-1]) > 0.3 for kind, x in entities.items()}
-    masks["items"][0] = masks["keys"][0] = False
-    return entities, masks
-
-
-def close(one, other):
-    same(one, other, atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:# The axis name")
-@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")
-@pytest.mark.parametrize(("attention", "none"), [("transformer", True), ("tanh", False)])
-def test_exported_and_onnx_are_eager_at_other_sizes(attention, none, tmp_path, caplog):
-    import onnxruntime
-
-    caplog.set_level(logging.ERROR)
-    net, number = Selector(attention, none).eval(), Dim("batch", min=1)
-    sizes = {kind: {0: number, 1: Dim(kind, min=0)} for kind in ("items", "keys")}
-    program = export(net, batch(3, 4, 5), dynamic_shapes=(sizes, sizes))
-    torch.onnx.export(program, dynamo=True, verbose=False).save(tmp_path / "net.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "net.onnx")
-    names = [one.name for one in session.get_inputs()]
-    assert names == ["entities_items", "entities_keys", "masks_items", "masks_keys"]
-    for given_scenes in (batch(7, 2, 9), batch(1, 30, 1), batch(2, 0, 3), batch(2, 3, 0)):
-        expected = net(*given_scenes)
-        close(program.module()(*given_scenes), expected)
-        arrays = (x.numpy() for part in given_scenes for x in part.values())
-        close(map(torch.as_tensor, session.run(None, dict(zip(names, arrays, strict=True)))), expected)
-
-
-@pytest.mark.slow
-def test_compiled_is_eager_with_its_gradients():
-    torch._dynamo.reset()
-    net = Selector("tanh", none=True)
-    compiled = torch.compile(net, backend="aot_eager", dynamic=True, fullgraph=True)
-    # A size that equals a width of the network would be compiled as that constant.
-    for given_scenes in (batch(7, 2, 9), batch(4, 6, 11), batch(2, 0, 4)):
-        found = [call(*given_scenes) for call in (compiled, net)]
-        close(*found)
-        totals = (logits.clamp(min=-100).square().sum() + feature.square().sum() for logits, feature in found)
-        close(*(torch.autograd.grad(total, list(net.encoder.parameters())) for total in totals))
-
-
-@pytest.mark.parametrize(("attention", "none"), [("transformer", False), ("tanh", True)])
-def test_mapped_is_batched_and_half_precision_is_close(attention, none):
-    net, given_scenes = Selector(attention, none), batch(16, 4, 5)
-    expected = net(*given_scenes)
-    close(torch.func.vmap(net)(*given_scenes), expected)
-    entities, masks = given_scenes
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        under_autocast = net(entities, masks)
-    for dtype in (torch.bfloat16, torch.float16):
-        half = copy.deepcopy(net).to(dtype)({kind: x.to(dtype) for kind, x in entities.items()}, masks)
-        assert all(one.dtype == dtype for one in half)
-        for found in (half, under_autocast):
-            for one, other in zip(found, expected, strict=True):
-                kept = other > torch.finfo(torch.float32).min
-                assert (one.float() - other)[kept].abs().max() < 0.05 * other[kept].abs().max() + 0.05
-
-
-ENTITIES = {kind: torch.zeros(2, 3, width).double() for kind, width in KINDS.items()}
-
-
-@pytest.mark.parametrize(("call", "says"), [
-    (lambda: EntityEncoder({}), "kinds is empty; expected the width of one kind or more"),
-    (lambda: EntityEncoder(KINDS, attention="dot"), "attention is 'dot'; it must be one of transformer, tanh"),
-    (lambda: EntityEncoder(KINDS, num_heads=3), "num_heads is 3; it must be a divisor of the width"),
-    (lambda: encoder()({"items": ENTITIES["items"]}), "entities are of items, masks of none; expected the"),
-    (lambda: encoder()(ENTITIES, {"cats": torch.ones(2, 3)}), "masks of cats; expected the kinds items, keys, walls"),
-    (lambda: encoder()(ENTITIES | {"keys": torch.zeros(3, 5)}), "keys has shape (3, 5); those of the other kinds"),
-    (lambda: encoder()(ENTITIES, {"keys": -torch.ones(2, 3)}), "mask of keys holds -1.0; expected 1 (valid) and 0"),
-    (lambda: SelectionHead(8)(torch.zeros(7), torch.zeros(3, 8)), "query has shape (7,); its last axis must be 8"),
-    (lambda: SelectionHead(8)(torch.zeros(8), torch.zeros(3, 7)), "candidates has shape (3, 7); expected (..., c"),
-])  # fmt: skip
-def test_bad_input(call, says):
-    with pytest.raises(ValueError, match=re.escape(says)):
-        call()

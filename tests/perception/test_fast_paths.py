@@ -362,17 +362,6 @@ def test_blocks_and_levels_are_the_loop(length, rows, limit, masked, lead):
             same(gradients([ours], inputs), gradients([theirs], inputs))
 
 
-def test_prefixes_have_exact_derivatives(monkeypatch):
-    small_blocks(monkeypatch, 2, 4.0)
-    inputs, mask = sequence((2,), 3), torch.tensor([[True, False, True], [False, True, True]])
-
-    def sums(*given):
-        return prefix_sums(*given, mask, 9.0)
-
-    assert torch.autograd.gradcheck(sums, inputs, check_forward_ad=True, check_batched_grad=True)
-    assert torch.autograd.gradgradcheck(sums, inputs, check_batched_grad=True)
-
-
 def test_the_critic_is_mapped_over_scenes_and_masks(monkeypatch):
     small_blocks(monkeypatch, 2, 256.0)
     made, z, mask = AMCCritic(6).double(), random(4, 5, 6), torch.rand(4, 5) > 0.4
@@ -422,11 +411,11 @@ def attention(name, causal):
 
 
 def prefixes():
-    """Five tokens, in three blocks."""
+    """Five tokens, in three blocks and three levels."""
     mask = torch.tensor([True, False, True, True, True])
     return along(
         (5, 3),
-        lambda x: prefix_sums(x, x.tanh(), x.cos().sum(-1), mask, 256.0),
+        lambda x: prefix_sums(x, x.tanh(), x.cos().sum(-1), mask, 9.0),
         lambda x: one_by_one(x, x.tanh(), x.cos().sum(-1), mask),
     )
 
@@ -443,7 +432,7 @@ FORMS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("form", FORMS)
 def test_derivatives_in_every_way(form, way, compiled, fused, monkeypatch):
-    small_blocks(monkeypatch, 2, 256.0)
+    small_blocks(monkeypatch, 2, 4.0)
     one, other = (WAYS[way](lambda t, f=f: f(t).pow(3).mean()) for f in FORMS[form]())
     torch.testing.assert_close(
         one, other, **{"rtol": 1e-4, "atol": 1e-4} if form in ("short sequences", "maps") else {}

@@ -4,24 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from hitmac.perception import attend, fast_paths
-from hitmac.perception.functional import (
-    FIXED_POOLINGS,
-    POOLINGS,
-    SCORES,
-    Additive,
-    Bilinear,
-    Dot,
-    make_score,
-    pool,
-)
+from hitmac.perception import attend, fast_paths, functional
 from tests.perception.numerics import LEADS, gradients, random, same
 
 
 @pytest.mark.parametrize("lead", LEADS)
 def test_scores_by_their_equations(lead):
     query, key = random(*lead, 3, 4), random(*lead, 5, 6)
-    bilinear, additive = Bilinear(4, 6).double(), Additive(4, 6, 7).double()
+    bilinear, additive = functional.Bilinear(4, 6).double(), functional.Additive(4, 6, 7).double()
     products = query[..., :, None, :, None] * bilinear.weight * key[..., None, :, None, :]
     torch.testing.assert_close(bilinear(query, key), products.sum((-2, -1)))
     of_query, of_key = query @ additive.query_weight.T, key @ additive.key_weight.T
@@ -29,12 +19,12 @@ def test_scores_by_their_equations(lead):
     torch.testing.assert_close(additive(query, key), (hidden * additive.weight).sum(-1))
 
 
-@pytest.mark.parametrize("score", [None, *SCORES])
+@pytest.mark.parametrize("score", [None, *functional.SCORES])
 @pytest.mark.parametrize(("long", "causal"), [(False, True), (True, False), (True, True)])
 def test_masked_keys_may_hold_anything_and_rows_without_keys_are_zero(score, long, causal, monkeypatch):
     """With the matrix of scores and without, on both sides of the length that decides."""
     monkeypatch.setattr(fast_paths, "_LONG_FROM", 1 if long else 10**9)
-    score = None if score is None else make_score(score, 3).double()
+    score = None if score is None else functional.make_score(score, 3).double()
     query, clean, values = random(2, 6, 3).requires_grad_(), random(2, 6, 3), random(2, 6, 4)
     of_keys = torch.tensor([[[True, False, True, True, False, True]], [[False] * 6]])
     by_query = of_keys & torch.tensor([True, False, True, True, True, True]).unsqueeze(-1)
@@ -56,28 +46,13 @@ def test_masked_keys_may_hold_anything_and_rows_without_keys_are_zero(score, lon
 def test_poolings_by_hand():
     tokens, mask = torch.tensor([[1.0, -4], [3, -2], [0, 0]]), torch.tensor([True, True, False])
     by_hand = {"sum": [4.0, -6], "mean": [2.0, -3], "max": [3.0, -2]}
-    assert {name: pool(tokens, mask, name).tolist() for name in FIXED_POOLINGS} == by_hand
-    weighted = POOLINGS["attention"](tokens, mask, torch.tensor([np.log(3) / 2, 0.0], dtype=torch.float32))
+    assert {name: functional.pool(tokens, mask, name).tolist() for name in functional.FIXED_POOLINGS} == by_hand
+    weighted = functional.POOLINGS["attention"](tokens, mask, torch.tensor([np.log(3) / 2, 0.0], dtype=torch.float32))
     torch.testing.assert_close(weighted, torch.tensor([2.5, -2.5]))  # weights 1/4 and 3/4
 
 
-@pytest.mark.parametrize("pooling", FIXED_POOLINGS)
+@pytest.mark.parametrize("pooling", functional.FIXED_POOLINGS)
 def test_autocast_pools_in_the_precision_of_the_tokens(pooling):
     x = torch.full((2, 9, 3), 3e4, requires_grad=True)
     with torch.autocast("cpu", dtype=torch.float16):
-        assert torch.equal(pool(x, None, pooling), pool(x.detach(), None, pooling))
-
-
-@pytest.mark.parametrize(
-    ("inputs", "options", "says"),
-    [
-        (((2, 4, 3), (2, 4, 3), (2, 4, 3)), {"mask": torch.ones(2, 4)}, r"mask has shape \(2, 4\); it must broadcast"),
-        (((4, 3), (5, 3), (5, 3)), {"causal": True}, r"as many keys \(5\) as queries \(4\)"),
-        (((4, 3), (5, 3), (4, 3)), {}, r"value has shape \(4, 3\); expected \(..., 5, width\), like key"),
-        (((3,), (5, 3), (5, 3)), {}, r"query has shape \(3,\)"),
-        (((4, 3), (5, 2), (5, 3)), {"score": Dot()}, "requires equal widths; query has 3, key 2"),
-    ],
-)
-def test_bad_input(inputs, options, says):
-    with pytest.raises(ValueError, match=says):
-        attend(*map(torch.zeros, inputs), **options)
+        assert torch.equal(functional.pool(x, None, pooling), functional.pool(x.detach(), None, pooling))

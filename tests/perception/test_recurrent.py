@@ -159,18 +159,3 @@ def test_noise_is_drawn_and_absent_in_evaluation():
     assert layer.weight_sigma.unique().item() == pytest.approx(0.5 / 20)
     layer(x).square().sum().backward()
     assert layer.weight_sigma.grad.abs().sum() > 0
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: RecurrentLayer(4, 5), "weight_dim is 5; it must be even"),
-        (lambda: RecurrentLayer(4, 6, pooling="attention"), "pooling is 'attention'"),
-        (lambda: RecurrentLayer(4, 6)(torch.zeros(3, 4), need_weights=True), "need_weights is True"),
-        (lambda: PairMemory(3, 7), "width is 7; it must be even"),
-        (lambda: NoisyLinear(4, 5, sigma=-1), "sigma is -1; it must be a number, 0 or more"),
-    ],
-)
-def test_bad_input(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()

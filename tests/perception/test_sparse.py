@@ -11,18 +11,14 @@ from hypothesis import strategies as st
 from hitmac.perception import AgentTargetEncoder, fast_paths, pad_scenes, unpad_scenes
 from hitmac.perception.encoder import ATTEND_OVER
 from tests.envs.kernels.neighbourhoods import nearest_of
-from tests.perception.numerics import gradients, random, same
+from tests.perception.numerics import disturbed, gradients, random, same
 
 LISTABLE = [name for name, way in ATTEND_OVER.items() if way.takes_lists]
 N, M, D = 5, 7, 6
 
 
 def encoder(over="axes", **options):
-    net = AgentTargetEncoder(D, 8, attend_over=over, num_blocks=2, **options).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    return net
+    return disturbed(AgentTargetEncoder(D, 8, attend_over=over, num_blocks=2, **options))
 
 
 def scene(lead=(2,)):
@@ -181,23 +177,6 @@ def test_lists_are_mapped_over_scenes(over):
     same(mapped, net(pairs, mask))
 
 
-@pytest.mark.parametrize(
-    ("over", "lists", "error", "says"),
-    [
-        ("pairs", {"targets": torch.zeros(2, N, M).int()}, ValueError, "'pairs', .* one of agents, targets, axes"),
-        ("axes", {"targets": torch.zeros(2, N).int()}, ValueError, r"targets has shape \(2, 5\); .* \(2, 5, 7\)"),
-        ("axes", {"targets": torch.zeros(2, N, M)}, TypeError, "targets is torch.float32; expected whole numbers"),
-        ("axes", {"targets": [[0]]}, TypeError, "targets is a list; expected a tensor"),
-        ("axes", {"neighbours": torch.zeros(2, N, 2).int()}, ValueError, "attend_over='axes' does not use it"),
-        ("agents", {"neighbours": torch.zeros(2, M, 2).int()}, ValueError, r"neighbours .* \(2, 7, 2\); .* 5, any"),
-        ("agents", {"neighbours": torch.full((2, N, 1), N)}, ValueError, "neighbours holds 5; expected .* under 5"),
-    ],
-)
-def test_bad_lists(over, lists, error, says):
-    with pytest.raises(error, match=says):
-        encoder(over)(*scene(), **lists)
-
-
 @pytest.mark.parametrize("over", LISTABLE)
 def test_an_index_stands_in_a_list_once_except_where_masked(over):
     net, (pairs, _), (targets, neighbours) = encoder(over), scene(), everything()
@@ -222,12 +201,3 @@ def test_scenes_of_different_sizes_in_one_batch_and_back(sizes):
     same(unpad_scenes(pairs, mask), expected)
     wide = torch.nn.functional.pad(pairs, (0, 0, 1, 0, 1, 0), value=torch.nan)  # absent ones also come first
     same(unpad_scenes(wide, torch.nn.functional.pad(mask.float(), (1, 0, 1, 0))), expected)
-
-
-def test_scenes_that_do_not_fit_together_are_refused():
-    with pytest.raises(ValueError, match="scenes is empty"):
-        pad_scenes([])
-    with pytest.raises(ValueError, match=r"scene 1 has shape \(2, 3, 5\); it must be \(agents, targets, 6\)"):
-        pad_scenes([torch.zeros(2, 3, 6), torch.zeros(2, 3, 5)])
-    with pytest.raises(ValueError, match=r"mask has shape \(2, 3, 5\); it must have shape \(2, 3, 4\)"):
-        unpad_scenes(torch.zeros(2, 3, 4, 8), torch.ones(2, 3, 5))

@@ -81,22 +81,3 @@ def test_dropout_only_while_training():
     layer, x = AttentionLayer(8, 8, dropout=0.5), torch.randn(5, 8)
     assert (layer(x)[0] != layer(x)[0]).any()
     assert torch.equal(layer.eval()(x)[0], layer(x)[0])
-
-
-@pytest.mark.parametrize(
-    ("options", "call", "error", "says"),
-    [
-        ({"num_heads": 3}, (), ValueError, "num_heads is 3; it must divide the width 8"),
-        ({"pooling": "best"}, (), ValueError, "pooling is 'best'; it must be one of sum, mean, max, attention"),
-        ({"residual": True}, (), ValueError, r"residual requires feature_dim \(6\)"),
-        ({"dropout": 1.0}, (), ValueError, "dropout is 1.0"),
-        ({}, (torch.zeros(6),), ValueError, r"x has shape \(6,\)"),
-        ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\); expected .*L, 6"),
-        ({}, (torch.zeros(3, 6), torch.ones(4)), ValueError, r"mask has shape \(4,\); it must have shape \(3,\)"),
-        ({}, (torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
-        ({}, ([[0.0] * 6],), TypeError, "x is a list; expected a tensor"),
-    ],
-)
-def test_bad_input(options, call, error, says):
-    with pytest.raises(error, match=says):
-        AttentionLayer(**{"feature_dim": 6, "weight_dim": 8} | options)(*call)

@@ -187,22 +187,3 @@ def test_what_cannot_be_a_mask_is_refused_and_the_other_named(make):
             module(x, key_mask=mask)
     with pytest.raises(TypeError, match="key_mask is a list"):
         module(x, key_mask=[1, 1])
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: MultiHeadAttention(8, 3), "num_heads is 3; it must divide the width 8"),
-        (lambda: MultiHeadAttention(8, dropout=1.0), "dropout is 1.0; it must be a number from 0"),
-        (lambda: MultiHeadAttention(8, output_dim=4, output_map=False), "output_dim is 4; without the output map"),
-        (lambda: MultiHeadAttention(8)(torch.zeros(3, 7)), r"query has shape \(3, 7\); it must be"),
-        (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True), r"keys \(4\) as queries"),
-        (lambda: MultiHeadAttention(8, score="cosine"), "score is 'cosine'; it must be one of dot, scaled_dot"),
-        (lambda: PositionalEncoding(8, dropout=-0.1), "dropout is -0.1"),
-        (lambda: PositionalEncoding(16)(torch.zeros(2, 5, 1)), r"x has shape \(2, 5, 1\); expected \(..., L, 16\)"),
-        (lambda: PositionalEncoding(16)(torch.zeros(16)), r"x has shape \(16,\)"),
-    ],
-)
-def test_bad_input(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()

@@ -103,6 +103,7 @@ def test_a_checkpoint_holds_what_is_shown(tmp_path):
         ({"task": "Chess"}, "task is 'Chess'; it must be one of Coverage, Executor, Coordinator"),
         ({"task": "Executor", "options": {"idle": "hold"}}, "for Executor it may hold padding"),
         ({"memory": "lstm"}, "memory is 'lstm'"),
+        ({"wieght_dim": 8}, r"policy holds wieght_dim \(did you mean weight_dim\?\); it may hold enc"),
         ({"critic": 5}, "critic is 5; it must be one of amc, "),
         ({"credit": {}}, "credit is {}; it must be one of team, "),
     ],
