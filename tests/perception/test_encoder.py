@@ -95,11 +95,6 @@ def test_blocks_by_hand():
     same(net(pairs), (z, agents + others, global_feature))
 
 
-def test_layers_of_the_embedding():
-    net = encoder(num_frequencies=2, embed_layers=2)
-    assert [layer.in_features for layer in net.embed if isinstance(layer, torch.nn.Linear)] == [6 * 5, 8]
-
-
 @pytest.mark.parametrize("over", ATTEND_OVER)
 def test_weights(over):
     net, (pairs, mask) = encoder(attend_over=over, num_heads=2), scene()

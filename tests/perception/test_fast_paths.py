@@ -10,17 +10,8 @@ from torch.nn import functional
 from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hitmac.perception import (
-    AgentTargetEncoder,
-    AMCCritic,
-    AttentionLayer,
-    EncoderBlock,
-    MultiHeadAttention,
-    attend,
-    fast_paths,
-    short_sequences,
-    tanh_attention,
-)
+from hitmac import perception
+from hitmac.perception import AttentionLayer, attend, fast_paths, short_sequences, tanh_attention
 from hitmac.perception.fast_paths import prefix_sums
 from hitmac.perception.functional import Additive, Dot
 from hitmac.perception.short_sequences import to_tanh
@@ -88,7 +79,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_maps_and_changed_maps_at_any_size(change):
     """Scenes of 4 tokens of 16 numbers, around 65,536 numbers; also those of lists, in chunks without gradients."""
-    net = AgentTargetEncoder(16, 16, attend_over="targets")
+    net = perception.AgentTargetEncoder(16, 16, attend_over="targets")
     CHANGES[change](net.attention)
     net.eval()
     for batch in (1023, 1024, 1025):
@@ -306,9 +297,9 @@ def test_leading_axes_broadcast(leads, long, monkeypatch):
     [
         lambda x, there: attend(x, x, x, causal=True),
         lambda x, there: attend(x, x, x[..., :8], mask=there),
-        lambda x, there: MultiHeadAttention(32, 4, head_dim=3)(x, causal=True),
-        lambda x, there: EncoderBlock(32, 4, hidden_dim=32)(x, key_mask=there),
-        lambda x, there: AMCCritic(32)(x, there.expand(1, 1000)),
+        lambda x, there: perception.MultiHeadAttention(32, 4, head_dim=3)(x, causal=True),
+        lambda x, there: perception.EncoderBlock(32, 4, hidden_dim=32)(x, key_mask=there),
+        lambda x, there: perception.AMCCritic(32)(x, there.expand(1, 1000)),
     ],
 )
 def test_no_tensor_grows_with_the_square_of_the_length(call):
@@ -364,14 +355,14 @@ def test_blocks_and_levels_are_the_loop(length, rows, limit, masked, lead):
 
 def test_the_critic_is_mapped_over_scenes_and_masks(monkeypatch):
     small_blocks(monkeypatch, 2, 256.0)
-    made, z, mask = AMCCritic(6).double(), random(4, 5, 6), torch.rand(4, 5) > 0.4
+    made, z, mask = perception.AMCCritic(6).double(), random(4, 5, 6), torch.rand(4, 5) > 0.4
     mapped = torch.func.vmap(torch.func.grad(made))(z, mask)
     torch.testing.assert_close(mapped, torch.func.grad(lambda x: made(x, mask).sum())(z))
     torch.testing.assert_close(torch.func.vmap(made, (None, 0))(z[0], mask), made(z[:1].expand(4, 5, 6), mask))
 
 
 def test_a_sequence_gives_the_same_in_every_batch():
-    made, z = AMCCritic(8).double(), random(3, 1100, 8)
+    made, z = perception.AMCCritic(8).double(), random(3, 1100, 8)
     torch.testing.assert_close(made(z)[1], made(z[1]), atol=0, rtol=1e-14)
 
 

@@ -1,6 +1,5 @@
 """Scores, attention, masks and poolings: equations, PyTorch's own."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -41,14 +40,6 @@ def test_masked_keys_may_hold_anything_and_rows_without_keys_are_zero(score, lon
             assert not output.masked_select(~mask.any(-1, keepdim=True)).any()
         for result in results[1:]:
             same(result, results[0])
-
-
-def test_poolings_by_hand():
-    tokens, mask = torch.tensor([[1.0, -4], [3, -2], [0, 0]]), torch.tensor([True, True, False])
-    by_hand = {"sum": [4.0, -6], "mean": [2.0, -3], "max": [3.0, -2]}
-    assert {name: functional.pool(tokens, mask, name).tolist() for name in functional.FIXED_POOLINGS} == by_hand
-    weighted = functional.POOLINGS["attention"](tokens, mask, torch.tensor([np.log(3) / 2, 0.0], dtype=torch.float32))
-    torch.testing.assert_close(weighted, torch.tensor([2.5, -2.5]))  # weights 1/4 and 3/4
 
 
 @pytest.mark.parametrize("pooling", functional.FIXED_POOLINGS)

@@ -13,16 +13,9 @@ from torch.export import Dim, export
 from torch.utils import backend_registration
 from torch.utils._pytree import tree_leaves, tree_map
 
+from hitmac import perception
 from hitmac.__main__ import main
 from hitmac.agents.learned.checkpoint import checked_device
-from hitmac.perception import (
-    AgentTargetEncoder,
-    AMCCritic,
-    EncoderBlock,
-    EntityEncoder,
-    PositionalEncoding,
-    SelectionHead,
-)
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = Dim("batch", min=1, max=512)
@@ -51,8 +44,10 @@ class Selector(nn.Module):
 
     def __init__(self, attention, none):
         super().__init__()
-        self.encoder = EntityEncoder({"items": 3, "keys": 5}, 8, attention=attention, num_heads=2, num_frequencies=1)
-        self.head = SelectionHead(8, none=none)
+        self.encoder = perception.EntityEncoder(
+            {"items": 3, "keys": 5}, 8, attention=attention, num_heads=2, num_frequencies=1
+        )
+        self.head = perception.SelectionHead(8, none=none)
 
     def forward(self, entities, masks):
         features = self.encoder(entities, masks)
@@ -91,7 +86,7 @@ def causal(net, x, there):
 
 
 def encoder(over, **options):
-    return AgentTargetEncoder(6, 8, attend_over=over, **options)
+    return perception.AgentTargetEncoder(6, 8, attend_over=over, **options)
 
 
 # By form of the inputs: a shape, other shapes, and the sizes that vary.
@@ -105,9 +100,9 @@ CASES = {
     "axes": (lambda: encoder("axes", pooling="mean", num_blocks=2), scene, SCENES, True),
     "recurrent": (lambda: encoder("targets", encoder="recurrent"), scene, SCENES, True),
     "lists": (lambda: Call(encoder("axes"), of_lists), lists, SCENES, False),
-    "critic": (lambda: AMCCritic(8, 300), tokens, SEQUENCES, True),  # in two levels
-    "causal": (lambda: Call(EncoderBlock(8, 2, norm_first=True), causal), tokens, SEQUENCES, False),
-    "positions": (lambda: PositionalEncoding(8), lambda *shape: tokens(*shape)[:1], SEQUENCES, True),
+    "critic": (lambda: perception.AMCCritic(8, 300), tokens, SEQUENCES, True),  # in two levels
+    "causal": (lambda: Call(perception.EncoderBlock(8, 2, norm_first=True), causal), tokens, SEQUENCES, False),
+    "positions": (lambda: perception.PositionalEncoding(8), lambda *shape: tokens(*shape)[:1], SEQUENCES, True),
     "entities": (lambda: Selector("transformer", none=True), entities, KINDS, True),
     "entities by tanh": (lambda: Selector("tanh", none=False), entities, KINDS, True),
 }

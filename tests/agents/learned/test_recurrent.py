@@ -1,15 +1,50 @@
-"""Recurrent policy: its input and its state."""
+"""Recurrent policy: its input and its state, also where sensors share no knowledge."""
 
 import numpy as np
 import pytest
 import torch
 
+from hitmac.agents.learned.beliefs import OwnKnowledge
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
-from tests.agents.learned.recurrent import fresh, observations, played
-from tests.agents.untrained import permuted
+from hitmac.agents.registry import as_agent
+from hitmac.envs import load_scenario
+from hitmac.envs.tasks import CoverageTask
+from tests.agents.untrained import permuted, untrained
 
+SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.02, recovery_rate=0.2)
 STARTS = np.zeros((12, 5), bool)
 STARTS[0], STARTS[7, 1], STARTS[3, 4], STARTS[6, 2] = True, True, True, True
+
+
+def fresh():
+    """Return a policy that is sure of its actions, each in about a third of the scenes, and its configuration."""
+    policy, config = untrained(
+        SHARED, features=RECURRENT_FEATURES, memory="recurrent", weight_dim=16, num_blocks=2, attend_over="axes"
+    )
+    last = policy.action_net[0][2]
+    with torch.no_grad():
+        last.weight.mul_(1000.0)
+        logits, acting, _ = policy.unroll(torch.from_numpy(np.stack([one["pairs"] for one in observations()])))
+        last.bias.copy_(-logits[:, 0][acting].mean(0))
+    return policy, config
+
+
+def observations(scenario=SHARED, scenes=5, steps=12):
+    """Return observations of scenes in which the sensors turn at random."""
+    task, shown = CoverageTask(scenario, scenes, 0, features=RECURRENT_FEATURES), []
+    for action in np.random.default_rng(1).integers(0, 3, (steps, scenes, scenario.num_sensors)):
+        shown.append(task.observe())
+        task.step(action)
+    return shown
+
+
+def played(policy, shown, starts=None):
+    """Return the deterministic actions (T, B, n) and the last state of a policy."""
+    state, actions = None, []
+    for step, observation in enumerate(shown):
+        action, state = policy.predict(observation, state, None if starts is None else starts[step], deterministic=True)
+        actions.append(action)
+    return np.stack(actions), state
 
 
 def scenes_of(shown, rows):
@@ -88,3 +123,33 @@ def test_it_reads_only_what_is_seen_now():
     for observation in changed:
         observation["pairs"][..., SEEN] = 1
     assert (played(policy, changed)[0] != actions).any()  # what is seen is read
+
+
+# --- knowledge of a sensor alone; policies on beliefs: tests/agents/tracking/test_features.py ---
+
+
+def test_with_its_own_knowledge_a_sensor_acts_on_that_alone():
+    policy, config = fresh()
+    scenario = SHARED.replace(knowledge="own")
+    agent = as_agent(policy, config, scenario, name="trained")
+    shown, changed = observations(scenario), observations(scenario)
+    for one in changed:
+        one["pairs"][:, 1:, :, :OF_SENSOR] = 0.3  # the others' knowledge, but not their positions
+        one["mask"][:, 1:] = 1
+    actions, others = played(agent.policy, shown)[0], played(agent.policy, changed)[0]
+    np.testing.assert_array_equal(others[..., 0], actions[..., 0])
+    assert (others[..., 1:] != actions[..., 1:]).any()
+
+
+def test_every_sensor_describes_shared_knowledge_as_it_is_observed():
+    scenario = load_scenario("hit-mac-3x5").replace(knowledge="shared", failure_rate=0.02, recovery_rate=0.2)
+    for observation in observations(scenario, scenes=40):
+        pairs = observation["pairs"]
+        described = OwnKnowledge(None, scenario).describe(pairs)
+        seen = pairs[:, :, :, SEEN, None] != 0
+        expected = np.where(seen | (np.arange(len(RECURRENT_FEATURES)) >= OF_SENSOR), pairs, 0)
+        works = (pairs[:, :, 0, -2:] != 0).any(-1)
+        for sensor in range(3):
+            rows = works[:, sensor]
+            np.testing.assert_allclose(described[rows, sensor], expected[rows], atol=2e-4)
+            assert (described[~rows, sensor, :, :, :OF_SENSOR] == 0).all()
