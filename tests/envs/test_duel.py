@@ -126,28 +126,3 @@ def test_whole_numbers_turn_and_zoom_as_degrees():
     one.step(whole[:, :4])  # turns alone
     assert (one.state.field_of_view == two.state.field_of_view).all()
     assert (one.state.heading != two.state.heading).any()
-
-
-STILL = np.zeros((2, 4, 2))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda d: Simulator().step(np.zeros((1, 4), int), target_action=STILL), "without warehouses the targets move"),
-        (lambda d: d.step(np.zeros((2, 8))), r"float64 of shape \(2, 8\); it must be floating-point degrees or whole"),
-        (lambda d: d.step(np.zeros((2, 4, 2), int)), r"action is int64 of shape \(2, 4, 2\)"),
-        (lambda d: d.step(np.full((2, 4, 2), np.nan)), "action holds a number that is not finite"),
-        (lambda d: d.step(STILL, target_action=STILL), r"target_action is .* must be numbers of shape \(2, 8, 2\)"),
-        (lambda d: d.step(STILL, target_action=np.full((2, 8, 2), np.inf)), "target_action holds a number that is not"),
-        (lambda d: d.place(target_tracks=np.zeros((5, 8, 2))), "target_tracks .* no target is absent or follows"),
-        (lambda d: d.place(target_position=np.full((8, 2), np.nan)), "target_position .* with warehouses no"),
-        (lambda d: d.set_state(d.get_state() | {"cargo_goal": np.full((2, 8), 4)}), "'cargo_goal' .* from -1 to 3: 4"),
-    ],
-)  # fmt: skip
-def test_a_refused_call_changes_nothing(call, says):
-    duel = Simulator("mate-4v8-9", 2, 0)
-    before = duel.get_state()
-    with pytest.raises(ValueError, match=says):
-        call(duel)
-    np.testing.assert_equal(duel.get_state(), before)

@@ -74,6 +74,9 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
     assert rows["whole_numbers"].startswith("true if arena is 1250 |  | Draw whole")
 
 
+RAIL = {"placement": "rails", "rails": [[(0, 0), (100, 0)]]}
+FIXED = {"placement": "fixed", "sensor_positions": [(0, 0)] * 4}
+TILTING = {"tilt_limits": [(0, 80)], "mount_height": 300}
 GAME = {"warehouses": [(0, 0), (9, 9)], "zoom": (30, 180), "extra_move_every": 0}
 ONE_FILE = {"tracks": "a.csv", "num_targets": 1}
 UNNAMED = {"identities": False}
@@ -188,6 +191,27 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         (GAME, GAME | {"zoom": ()}, r"zoom is \[\]; it must be the narrowest and the widest field of view"),
         (GAME | {"disc_areas": [(0,) * 4]}, {"disc_areas": [(0,) * 4]}, "disc_areas .* empty without warehouses"),
         (GAME, GAME | {"disc_areas": [(1, 0, 0, 0)]}, r"disc_areas .* inside the arena of \+-1250"),
+        (RAIL, RAIL | {"rails": []}, "placement is 'rails'"),
+        (RAIL, RAIL | {"placement": "random"}, "placement is 'random'"),
+        (RAIL, RAIL | {"rails": [[(0, 0), (1, 0)]] * 3}, "rails is .* one for each of the 4 sensors"),
+        (RAIL, RAIL | {"rails": [[]]}, "rails is"),
+        (RAIL, RAIL | {"rails": [[(0, 0), (0, 0)]]}, "rails is"),
+        (RAIL, RAIL | {"arena": (99, 9)}, r"rails is .* the arena of \+-99 x \+-9"),
+        (RAIL | {"rail_starts": (0, 9, 99, 100)}, RAIL | {"rail_starts": (101,) * 4}, "rail_starts is .* of the r"),
+        (RAIL, RAIL | {"rail_starts": [1]}, "rail_starts is"),
+        ({"arena": (9, 5)}, {"arena": (9, 5), "target_area": (-5, 5, -7, 7)}, r"target_area .* arena of \+-9 x \+-5"),
+        (FIXED, FIXED | {"sensor_positions": [(0, 0)] * 2}, "sensor_positions is .* each of the 4 sensors"),
+        (FIXED, FIXED | {"arena": (20, 10), "sensor_positions": [(0, 11)] * 4}, r"11.* the arena of \+-20 x \+-10"),
+        (FIXED, FIXED | {"placement": "grid"}, "placement is 'grid'"),
+        (FIXED, {"placement": "fixed"}, "placement is 'fixed'"),
+        (FIXED | {"sensor_headings": (90,) * 4, "pan_limits": [(0, 90)]},
+         {"sensor_headings": (91,) * 4, "pan_limits": [(0, 90)]}, r"sensor_headings is \[91.0, .* pan_limits"),
+        (TILTING, TILTING | {"tilt_limits": [(10, 5)]}, r"tilt_limits is \[\[10.0, 5.0\]\]; .* empty, or .* 0 to 90"),
+        (TILTING, TILTING | {"tilt_limits": [(-5, 91)]}, "tilt_limits is"),
+        (TILTING, TILTING | {"tilt_limits": [(0, 5)] * 2}, "one pair or one for each of the 4 sensors"),
+        ({"mount_height": 0}, TILTING | {"mount_height": 0}, "mount_height is 0.0; it must be over 0 with tilt_limits"),
+        (TILTING, TILTING | {"mount_height": (3, 4)}, "mount_height is .* one number"),
+        (TILTING, TILTING | {"vertical_view": (30, 40)}, "vertical_view is .* one number"),
         (CITY, {"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these"),
     ],
 )  # fmt: skip
@@ -211,6 +235,8 @@ def test_all_errors_are_reported_at_once(tmp_path):
         Scenario(zoom=(90, 30), max_speed=40)
     with pytest.raises(ValueError, match="k7, k8, k9 and 990 more: known are"):
         Scenario.from_dict({f"k{k}": 1 for k in range(1000)})
+    with pytest.raises(ValueError, match="unknown scenario parameter a b: known are"):
+        Scenario.from_dict({"a\n  b": 1})
 
 
 # --- units ---

@@ -117,30 +117,3 @@ def test_arrays_of_any_form_use_the_same_kernels():
         compiled = len(sub_step.signatures), len(search_all.signatures)
         results.append((decided, scenes.state.target_position, compiled))
     np.testing.assert_equal(results, results[:1] * len(results))
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda s: s.reset(seed=1, options=[1]), "they must be a dictionary"),
-        *((lambda s, one=one: s.place(heading=[one] * 4), "it must be numbers") for one in ("1", 1j, True, None)),
-        (lambda s: s.reset(mask=np.ones(3, bool)), r"it must be a bool array of shape \(2,\)"),
-        (lambda s: s.reset(mask=[True, False]), "mask is .True, False.; it must be a bool array"),
-        (lambda s: s.step(np.zeros((2, 5), int)), r"of shape \(2, 5\); it must be whole numbers of shape \(2, 4\)"),
-        (lambda s: s.step(np.zeros((2, 4))), "action is float64"),
-        (lambda s: s.step(np.zeros((2, 4), int), np.ones(2, int)), "it must be a bool array"),
-        (lambda s: Simulator(num_envs=0), "num_envs is 0"),
-        (lambda s: Simulator(num_threads=0), "num_threads is 0"),
-        (lambda s: s.reset(seed=[1, 2, 3]), "got 3 seeds for 2 scenes"),
-        *(
-            (lambda s, seed=seed: s.reset(seed=seed), "it must be a whole number from 0")
-            for seed in (True, np.True_, 1.5, "7", -1, 2**63, [True, 1], [1, -2], 1j)
-        ),
-    ],
-)
-def test_a_refused_call_changes_nothing(call, says):
-    simulator = Simulator("hit-mac", 2, 0)
-    before = simulator.get_state()
-    with pytest.raises(ValueError, match=says):
-        call(simulator)
-    assert states_equal(before, simulator.get_state())

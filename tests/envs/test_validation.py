@@ -123,11 +123,3 @@ def test_errors_are_collected_and_raised_together():
         validation.raise_together(errors)
     with pytest.raises(TypeError, match=r"^b$"):
         validation.raise_together(errors[1:2])
-
-
-def test_messages_stay_short():
-    assert validation.did_you_mean("xyz", ["planner", "greedy"]) == ""
-    names = [f"k{k}" for k in range(13)]
-    assert validation.in_short(names) == f"{', '.join(names[:10])} and 3 more"
-    assert validation.shortly("a\n  b", str) == "a b"
-    assert validation.shortly("x" * 201, str) == "x" * 200 + "... (201 characters)"

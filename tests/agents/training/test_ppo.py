@@ -69,8 +69,8 @@ ZONES = {"zones": (((-500, -500), (500, -500), (500, 500), (-500, 500)),), "zone
     ("hit-mac", BY_RATES, {"turn_cost": 0.3}),
     ("hit-mac", {"pan_limits": ((-60.0, 60.0),) * 4}, {"turn_cost": 0.3}),
     ("mate-4v8-9", {"action": "rate"}, {"turn_cost": 0.3}),
-    ("mate-4v8-9", {}, {"reward": "real_coverage"}),
-    ("mate-4v8-9", {}, {"reward": "duel"}),
+    *(("mate-4v8-9", {"target_values": (0.0, 1.0, 2.0, 0.0) * 2, "seen_by": seen_by}, {"reward": reward})
+      for seen_by in (1, 2) for reward in ("real_coverage", "duel")),
 ])  # fmt: skip
 def test_the_credit_of_a_sensor_is_what_the_reward_would_lose_if_it_had_failed(scenario, changes, options):
     scenario, rng = load_scenario(scenario).replace(**changes), np.random.default_rng(0)

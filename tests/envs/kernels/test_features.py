@@ -33,9 +33,7 @@ def test_features_by_hand():
     scenario = Scenario(num_sensors=2, num_targets=3)
     simulator = Simulator(scenario, 1, 0)
     simulator.place(
-        sensor_position=[(0, 0), (100, 0)],
-        heading=[90, 170],
-        target_position=[(0, 400), (-600, 0), (100, -900)],
+        sensor_position=[(0, 0), (100, 0)], heading=[90, 170], target_position=[(0, 400), (-600, 0), (100, -900)]
     )
     state = simulator.get_state()
     state["velocity"][0] = [(12, 0), (-60, 0), (0, -120)]
@@ -46,10 +44,7 @@ def test_features_by_hand():
         "target_id": [[0, 1 / 3, 2 / 3]] * 2,
         "distance": np.array([[400, 600, np.hypot(100, 900)], [np.hypot(100, 400), 700, 900]]) / 2000,
         "bearing": np.array(
-            [
-                [0, 90, np.degrees(np.arctan2(-900, 100)) - 90],
-                [np.degrees(np.arctan2(400, -100)) - 170, 10, 100],
-            ]
+            [[0, 90, np.degrees(np.arctan2(-900, 100)) - 90], [np.degrees(np.arctan2(400, -100)) - 170, 10, 100]]
         )
         / 180,
         "in_range": [[1, 1, 0], [1, 1, 0]],

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from hitmac.envs import FEATURES, Scenario, Simulator, allocation, load_scenario
-from hitmac.envs.base.nearest import make_cells, sort_walls
 from hitmac.envs.observation import Observer
 from tests.envs.kernels.neighbourhoods import nearest_of
 
@@ -126,11 +125,3 @@ def test_threads_share_the_sensors_of_a_scene(monkeypatch):
 def test_scenes_are_large_from_ten_thousand_pairs_on():
     assert not Simulator("large-99x101", 1, 0).large
     assert Simulator("large-100x100", 1, 0).large
-
-
-def test_walls_are_found_in_every_cell_that_they_touch():
-    cells = make_cells(load_scenario("large"), 200)  # 10 x 10
-    assert (cells.columns, cells.rows, cells.width, cells.height) == (10, 10, 20.0, 20.0)
-    start, number = sort_walls(cells, np.array([[-95, -95, -25, -95], [-50, -50, -50, 30], [90, 90, 100, 100]]))
-    found = {c: number[start[c] : start[c + 1]].tolist() for c in range(100) if start[c + 1] > start[c]}
-    assert found == {0: [0], 1: [0], 2: [0], 3: [0], 22: [1], 32: [1], 42: [1], 52: [1], 62: [1], 99: [2]}

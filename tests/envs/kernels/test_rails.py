@@ -5,11 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from hitmac import envs
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.observation import Observer
 from hitmac.envs.parts.rails import make_rails, point_on
-from hitmac.envs.parts.sensors import limits_of, outside, within
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 
 COURTS = "courts_trajectories.npz"
@@ -94,11 +92,6 @@ def test_features_of_the_rail():
     np.testing.assert_allclose(observer.observe(simulator)["pairs"][0, 0, 0], [0.375, -1, 0, 0.5, 0], atol=1e-7)
     fixed = Simulator("hit-mac", 1, 0)
     assert not Observer(fixed.scenario, ("along", "rail_sin", "rail_cos")).observe(fixed)["pairs"].any()
-
-
-def test_a_court_ends_after_a_hundred_sub_steps():
-    for task, given, steps in (("Coverage", None, 100), ("Coverage", 7, 7), ("Coordinator", None, 10)):
-        assert envs.parallel_env(task, scenario="football-4", max_episode_steps=given).max_episode_steps == steps
 
 
 @pytest.mark.parametrize(("recorded", "name"), [("Basketball_B", "basketball-4"), ("Football_A", "football-6")])
@@ -203,35 +196,3 @@ def test_headings_start_as_given_or_within_the_limits():
     beyond = SITE.replace(sensor_headings=(-315, 495, 270))
     assert beyond.sensor_headings[0] == -315
     np.testing.assert_array_equal(Simulator(beyond, 1, 0).state.heading[0], [45, 135, 270])
-
-
-def test_the_same_direction_within_limits():
-    limit = limits_of(SITE.replace(pan_limits=[(170, 190), (-180, 180), (0, 0)], sensor_headings=()))
-    np.testing.assert_array_equal(limit[1], [-np.inf, np.inf])  # a whole turn is none
-    headings = within(np.array([[-170.0, 1000.0, 720.0], [10.0, -5.0, 90.0]]), limit)
-    np.testing.assert_array_equal(headings, [[190, 1000, 0], [10, -5, 90]])
-    np.testing.assert_array_equal(outside(headings, limit), [[False] * 3, [True, False, True]])
-
-
-@pytest.mark.parametrize(
-    ("scenario", "changes", "says"),
-    [
-        (ONE, {"rails": []}, "placement is 'rails'"),
-        (ONE, {"placement": "random"}, "placement is 'random'"),
-        (ONE, {"rails": [SQUARE] * 3}, "rails is .* one for each of the 1 sensors"),
-        (ONE, {"rails": [[]]}, "rails is"),
-        (ONE, {"rails": [[(0, 0), (0, 0)]]}, "rails is"),
-        (ONE, {"rails": [[(0, 0), (0, 101)]]}, r"rails is .* the arena of \+-200 x \+-100"),
-        (ONE, {"rail_starts": [801]}, "rail_starts is .* the lengths of the rails"),
-        (ONE, {"num_sensors": 2, "rail_starts": [1]}, "rail_starts is"),
-        (ONE, {"target_area": (-100, 100, -150, 150)}, r"target_area is .* the arena of \+-200 x \+-100"),
-        (SITE, {"sensor_positions": [(0, 0)] * 2}, "sensor_positions is .* each of the 3 sensors"),
-        (SITE, {"sensor_positions": [(0, 0), (0, 0), (0, 11)]}, r"11.*; it must be .* the arena of \+-20 x \+-10"),
-        (SITE, {"placement": "grid"}, "placement is 'grid'"),
-        (SITE, {"sensor_positions": ()}, "placement is 'fixed'"),
-        (SITE, {"sensor_headings": (91, 100, 0)}, r"sensor_headings is \[91.0, .* pan_limits"),
-    ],
-)
-def test_impossible_sites_are_refused(scenario, changes, says):
-    with pytest.raises(ValueError, match=says):
-        scenario.replace(**changes)

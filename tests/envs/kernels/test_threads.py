@@ -18,7 +18,7 @@ from numba import njit
 
 from hitmac.envs import Simulator
 from hitmac.envs.base import threads
-from hitmac.envs.base.compile import compiled, kernel, one_of
+from hitmac.envs.base.compile import compiled, kernel
 from hitmac.envs.base.threads import Share, Threads, blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,30 +79,11 @@ def test_processes_compile_a_kernel_once_until_a_called_function_changes(tmp_pat
     assert hits_and_misses(start(HOME="/dev/null", XDG_CACHE_HOME="/dev/null")) == (0, 1)
 
 
-def test_a_code_calls_its_own_variant_and_an_unknown_one_none():
-    def variant(number):
-        @compiled
-        def write(out):
-            out[0] = number
-
-        return write
-
-    chosen = one_of([variant(number) for number in (10, 11, 12)])
-    call = njit(lambda code, out: chosen(code, out))
-    for code in range(-1, 5):
-        out = np.zeros(1)
-        call(code, out)
-        assert out[0] == (code + 10 if 0 <= code < 3 else 0)
-
-
 def test_functions_compiled_for_kernels_refuse_the_interpreter():
     one_more = compiled(lambda number: number + 1)
     assert njit(lambda number: one_more(number))(1) == 2 == one_more.py_func(1)
     with pytest.raises(TypeError, match="compiled only for kernels"):
         one_more(1)
-
-
-take = njit(lambda share: threads._take(share))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,14 +108,6 @@ def test_every_scene_is_computed_once(scenes, number, block):
     for _ in range(5):
         shared.run(count, seen)
     assert (seen == 5).all()
-
-
-def test_a_thread_takes_blocks_of_its_own_segment_first_and_then_those_of_the_others():
-    counters, calls = Threads(100, 2, 8)._counters, np.zeros(1, np.int64)
-    taken = [take(Share(counters, calls, thread)) for thread in (0, 1, 1, 0)]
-    assert taken == [(0, 8), (48, 56), (56, 64), (8, 16)]
-    taken += [take(Share(counters, calls, 1)) for _ in range(9)]  # alone
-    assert sorted(taken) == [(low, min(low + 8, 100)) for low in range(0, 100, 8)]
 
 
 def test_the_caller_waits_for_no_helper_that_has_not_begun(monkeypatch):

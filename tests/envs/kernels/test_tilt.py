@@ -124,28 +124,3 @@ def test_detections_lie_between_the_edges_and_show_them():
         away = np.hypot(*shown["detections"][shown["mask"] != 0][:, :2].T)
         assert ((away > near - 1e-5) & (away < far + 1e-5)).all()
         simulator.step(np.array([[0, 0]]))
-
-
-def test_sensors_that_do_not_tilt_have_no_arrays_for_it():
-    simulator = Simulator("hit-mac", 1, 0)
-    assert not {"tilt", "near_squared"} & set(simulator.get_state())
-    assert simulator.rows.sensor.shape[1] == 23
-    assert simulator.rows.tilts is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"tilt_limits": [(10, 5)]}, r"tilt_limits is \[\[10.0, 5.0\]\]; it must be empty, or .* 0 to 90 degrees"),
-        ({"tilt_limits": [(-5, 91)]}, "tilt_limits is"),
-        ({"tilt_limits": [(0, 5), (0, 5)]}, "one pair or one for each of the 1 sensors"),
-        ({"mount_height": 0}, "mount_height is 0.0; it must be over 0 with tilt_limits"),
-        ({"mount_height": (3, 4)}, "mount_height is .* one number"),
-        ({"vertical_view": (30, 40)}, "vertical_view is .* one number"),
-        ({"vertical_view": 181}, "vertical_view is 181.0; it must be over 0 and at most 180 degrees"),
-        ({"tilt_step": 0}, "tilt_step is 0.0; it must be over 0"),
-    ],
-)
-def test_impossible_tilts_are_refused(changes, says):
-    with pytest.raises(ValueError, match=says):
-        ONE.replace(**changes)

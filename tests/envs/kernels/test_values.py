@@ -118,8 +118,7 @@ def test_it_agrees_with_the_sum_over_targets_of_any_scene(sizes, seen_by, factor
     scaled = run(scenario.replace(target_values=tuple(factor * np.array(targets))))
     np.testing.assert_allclose(scaled.coverage, simulator.coverage, rtol=1e-12)
     alone = run(scenario, 1)
-    for name, array in alone.get_state().items():
-        np.testing.assert_array_equal(array, simulator.get_state()[name][:1], err_msg=name)
+    np.testing.assert_equal(alone.get_state(), {name: array[:1] for name, array in simulator.get_state().items()})
 
 
 @pytest.mark.parametrize("sizes", [{}, LARGE])
@@ -127,8 +126,7 @@ def test_values_of_one_change_nothing(sizes):
     plain = Scenario(**sizes, leave_rate=0.1, return_rate=0.3)
     valued = plain.replace(zones=[SQUARE], zone_values=[1], target_values=(1,) * plain.num_targets)
     one, other = run(plain), run(valued)
-    for name, array in one.get_state().items():
-        np.testing.assert_array_equal(array, other.get_state()[name], err_msg=name)
+    np.testing.assert_equal(one.get_state(), other.get_state())
     task, same = (CoverageTask(scenario, 1, 0) for scenario in (plain, valued))
     still = np.zeros((1, plain.num_sensors), np.int64)
     assert task.step(still) == same.step(still)

@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
-import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test
 
 from hitmac import envs
@@ -20,13 +17,11 @@ from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task
-from hitmac.envs.tasks.base import unflatten_sensors
 from hitmac.envs.validation import NotNegative
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
-from tests.envs.scenes import BY_RATE
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -146,36 +141,3 @@ def test_other_tasks_and_their_options_are_refused():
         make_task(CoverageTask(), turn_cost=1.0)
     with pytest.raises(ValueError, match="nearest is 2; it must be None where features is a function"):
         make_task("Coverage", nearest=2, features=Observer)
-
-
-@settings(deadline=None, max_examples=30)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
-def test_actions_of_single_sensors_are_the_columns_of_the_scenes(scenes, sensors, given_decisions, decisions):
-    own = np.arange(scenes * sensors * given_decisions).reshape(-1, given_decisions)
-    joint = unflatten_sensors(own, sensors, decisions)
-    for b, k, i in np.ndindex(scenes, decisions, sensors):
-        value = own[b * sensors + i, k] if k < given_decisions else 0
-        assert joint[b, k * sensors + i] == value
-    np.testing.assert_array_equal(unflatten_sensors(own[:, 0], sensors, decisions)[:, :sensors].ravel(), own[:, 0])
-
-
-@pytest.mark.parametrize(
-    ("action", "error", "says"),
-    [
-        (np.zeros((1, 3), int), ValueError, r"action has shape \(1, 3\); it must have shape \(1, 4\)"),
-        (np.array([[0, 1, 2, 3]]), ValueError, r"action holds 3; it must be 0 \(stay\), 1 \(left\) or 2 \(right\)"),
-        (np.array([[0, -1, 2, 0]], np.int8), ValueError, "action holds -1"),
-        (np.array([[0, np.nan, 1, 1]]), TypeError, r"action is float64 \(.* first\); it must be whole numbers"),
-        ([["left"] * 4], TypeError, "action is <U4"),
-        ([[0], [1, 2]], ValueError, "with rows of the same length"),
-        (np.array([[0, -1, 1, 1.5]]), ValueError, "action holds 1.5; it must be rates from -1 to 1, left over 0"),
-        (np.array([[0, -1, 1, np.nan]]), ValueError, "action holds nan; it must be rates"),
-        (np.zeros((1, 4), np.int64), TypeError, "action is int64; it must be floating-point rates from -1 to 1"),
-    ],
-)
-def test_wrong_actions_move_nothing(action, error, says):
-    task = CoverageTask(BY_RATE if "rates" in says else "hit-mac", 1, 0)
-    before = task.simulator.get_state()
-    with pytest.raises(error, match=says):
-        task.step(action)
-    np.testing.assert_equal(task.simulator.get_state(), before)

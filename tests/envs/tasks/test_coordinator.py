@@ -57,15 +57,6 @@ def test_the_scripted_executor_turns_to_the_mean_of_those_present():
     assert task.simulator.state.heading.item() == -5
 
 
-def test_rewards_are_the_coverage_or_a_penalty_without_a_view_of_assigned_targets():
-    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (0, 900)])
-    assert task.step([[1, 0]]) == pytest.approx(0.5)
-    assert task.difference_rewards().tolist() == [[0.5]]
-    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (499, 1)])
-    assert task.step([[0, 0]]).item() == pytest.approx(-0.1)  # both are seen and none is assigned
-    assert task.sub_rewards.tolist() == [[-0.1] * 10]
-
-
 def test_idle_sensors_turn_at_random():
     turning = CoordinatorTask("hit-mac", 200, 0)
     before = turning.simulator.state.heading.copy()

@@ -44,18 +44,6 @@ def test_a_sensor_pays_for_turning_as_long_as_its_motor_turns():
     assert [task.step([[action]]) for action in (1, 0, 0)] == [-1, -1.5, -1]
 
 
-def test_goals_are_the_targets_in_range_at_every_tenth_step():
-    task = placed(ExecutorTask(ONE), 0, [(500, 0), (900, 0)])
-    for _ in range(9):
-        task.step([[0]])
-    assert task.assigned.tolist() == [[[True, True]]]
-    assert task.step([[0]]) == pytest.approx((1 - 1) / 2)  # the reward is still for the old goals
-    assert task.assigned.tolist() == [[[True, False]]]
-    assert task.step([[0]]) == pytest.approx(1)
-    task.reset()
-    assert task.assigned.all()
-
-
 def test_a_share_of_the_targets_in_range_become_goals():
     task = ExecutorTask("hit-mac", 500, 0, goals_every=1, goal_share=0.7)
     drawn = []

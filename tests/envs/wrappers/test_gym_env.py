@@ -45,14 +45,20 @@ def test_episodes_are_truncated():
         assert ends == [(False, False)] * (length - 1) + [(False, True)]
 
 
-@pytest.mark.parametrize("scenario", [None, "mate-4v8-9", "hit-mac-6x9"])
-def test_every_environment_has_one_length_of_an_episode(scenario):
-    own = DirectionalSensorVecEnv("Coverage", 2, scenario).max_episode_steps
-    assert own == (10_001 if scenario == "mate-4v8-9" else 1010)
-    assert gymnasium.make(ID, scenario=scenario).unwrapped.max_episode_steps == own
+@pytest.mark.parametrize(
+    ("task", "scenario", "steps"),
+    [
+        ("Coverage", None, 1010), ("Coverage", "mate-4v8-9", 10_001), ("Coverage", "hit-mac-6x9", 1010),
+        ("Coverage", "football-4", 100), ("Coordinator", "football-4", 10),
+    ],
+)  # fmt: skip
+def test_every_environment_has_one_length_of_an_episode(task, scenario, steps):
+    assert DirectionalSensorVecEnv(task, 2, scenario).max_episode_steps == steps
+    assert parallel_env(task, scenario=scenario).max_episode_steps == steps
+    assert gymnasium.make(f"dsn/{task}-v0", scenario=scenario).unwrapped.max_episode_steps == steps
     for mode in (None, "sync"):
-        vector = gymnasium.make_vec(ID, 2, vectorization_mode=mode, scenario=scenario)
-        assert set(vector.get_attr("max_episode_steps") if mode else [vector.max_episode_steps]) == {own}
+        vector = gymnasium.make_vec(f"dsn/{task}-v0", 2, vectorization_mode=mode, scenario=scenario)
+        assert set(vector.get_attr("max_episode_steps") if mode else [vector.max_episode_steps]) == {steps}
 
 
 def test_a_step_needs_a_reset():
