@@ -1,4 +1,4 @@
-"""Random scenarios for hypothesis: every way of placing, sensing and walking, mixed; and their documentation."""
+"""Random scenarios for hypothesis: every way of placing, sensing and walking, mixed; recorded tracks; documentation."""
 
 from hypothesis import strategies as st
 
@@ -73,6 +73,12 @@ def scenarios(draw, rails=True, tilts=True, both=False):
         walls=draw(st.lists(st.tuples(place, place, place, place), max_size=2)),
         distance_scale=2 * arena,
     )
+
+
+def write_tracks(path, *rows, header="time,id,x,y"):
+    """Write a file of recorded tracks; return its path."""
+    path.write_text("\n".join((header, *rows)) + "\n")
+    return str(path)
 
 
 def assert_documented(name, function):

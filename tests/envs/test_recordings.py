@@ -11,15 +11,11 @@ from hitmac.agents.training.learner import make_environments
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.parts.recordings import read_recording, shortest_recording
 from hitmac.envs.tasks import CoverageTask
+from tests.envs.scenes import write_tracks
 
 STILL = np.zeros((1, 2), np.int64)
 OWN = "time=t,id=track,x=px,y=py"
 NUMBERS = "time=1,id=2,x=3,y=4"
-
-
-def write(path, *rows, header="time,id,x,y"):
-    path.write_text("\n".join((header, *rows)) + "\n")
-    return str(path)
 
 
 def scene(*paths, **changes):
@@ -39,7 +35,7 @@ def walk(tmp_path):
     """Target a for 60 s along x; target b in two parts, with rows in another order."""
     rows = [f"{t},a,{-6 + 0.2 * t:.2f},1" for t in range(61)]
     rows += [f"{t},b,0,{t / 20:.3f}" for t in (*range(40, 51), *range(10, 21))]
-    return write(tmp_path / "walk.csv", *rows)
+    return write_tracks(tmp_path / "walk.csv", *rows)
 
 
 # --- files ---
@@ -58,7 +54,7 @@ NAN = [np.nan, np.nan]
     ],
 )
 def test_rows_are_resampled_on_lines_with_gaps(rows, time_step, places, tmp_path):
-    recording = read_recording(write(tmp_path / "a.csv", *rows.split(" "), ""), time_step)
+    recording = read_recording(write_tracks(tmp_path / "a.csv", *rows.split(" "), ""), time_step)
     assert (recording.start, recording.length) == (float(rows.startswith("10") and 10), len(places))
     np.testing.assert_allclose(recording.tracks[0].place, places)
 
@@ -91,7 +87,7 @@ def test_files_of_any_form_have_the_same_tracks(columns, text, tmp_path):
 def test_a_target_takes_the_place_of_one_that_is_gone(tmp_path):
     times = {"a": (0, 10), "b": (2, 5), "c": (5, 10), "d": (7, 10)}
     rows = [f"{t},{name},{x},0" for x, (name, part) in enumerate(times.items()) for t in range(*part)]
-    path = write(tmp_path / "a.csv", *rows)
+    path = write_tracks(tmp_path / "a.csv", *rows)
     place = Simulator(scene(path, num_targets=3), 1, 0).rows.recordings.place
     np.testing.assert_array_equal(place[:, 0, 0], np.zeros(10))
     b, c, d, none = 1, 2, 3, np.nan
@@ -104,7 +100,7 @@ def test_a_target_takes_the_place_of_one_that_is_gone(tmp_path):
 def test_a_day_of_many_short_visits_is_read(tmp_path):
     """Positions count by the targets at once: 2 of 3000, for 6000 sub-steps."""
     rows = [f"{2 * k + t},{k},{k / 1e3},{t}" for k in range(3000) for t in range(3)]
-    recording = read_recording(write(tmp_path / "a.csv", *rows), 1.0)
+    recording = read_recording(write_tracks(tmp_path / "a.csv", *rows), 1.0)
     assert (recording.length, len(recording.tracks)) == (6001, 3000)
     assert recording.tracks[2999].first == 5998
     np.testing.assert_array_equal(recording.tracks[2999].place, [(2.999, 0), (2.999, 1), (2.999, 2)])
@@ -114,7 +110,7 @@ def test_a_file_may_be_absent_until_it_is_used_and_is_read_again_when_it_changes
     with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
         Simulator(scene(str(tmp_path / "absent.csv")), 1, 0)
     assert shortest_recording(scene(walk)) == 60
-    write(tmp_path / "walk.csv", "0,a,0,0", "5,a,1,1")
+    write_tracks(tmp_path / "walk.csv", "0,a,0,0", "5,a,1,1")
     assert shortest_recording(scene(walk)) == 5
 
 
@@ -178,7 +174,7 @@ def test_targets_follow_their_file_and_are_absent_in_gaps(walk):
 
 def test_the_seed_of_a_scene_chooses_file_and_start(tmp_path):
     lengths = {"0": 101, "1": 301}  # rows of each file, whose targets have y = 0 and y = 1
-    files = [write(tmp_path / y, *(f"{t},a,{t / 100},{y}" for t in range(rows))) for y, rows in lengths.items()]
+    files = [write_tracks(tmp_path / y, *(f"{t},a,{t / 100},{y}" for t in range(rows))) for y, rows in lengths.items()]
     whole, batch = (Simulator(scene(*files, episode_steps=steps), 400, 5, num_threads=2) for steps in (0, 100))
     assert 120 < whole.state.target_position[:, 0, 1].sum() < 280
     assert (whole.state.target_position[:, 0, 0] == 0).all()
@@ -205,7 +201,7 @@ def test_the_seed_of_a_scene_chooses_file_and_start(tmp_path):
 
 
 def test_environments_end_with_the_file(tmp_path):
-    path = write(tmp_path / "a.csv", *(f"{t},a,0,{t / 100}" for t in range(8)))
+    path = write_tracks(tmp_path / "a.csv", *(f"{t},a,0,{t / 100}" for t in range(8)))
     vector = gymnasium.make_vec("dsn/Coverage-v0", 3, scenario=scene(path))
     vector.reset(seed=0)
     for t in range(20):
@@ -252,8 +248,8 @@ def test_targets_without_a_position_are_absent():
 
 
 def test_evaluations_play_whole_files(walk, tmp_path, capsys):
-    short = write(tmp_path / "short.csv", *(f"{t};a;0;{t / 100}" for t in range(31)), header="t;id;x;y")
-    scenario = scene(walk, write(tmp_path / "same.csv", *(f"{t},a,0,0" for t in range(31))))
+    short = write_tracks(tmp_path / "short.csv", *(f"{t};a;0;{t / 100}" for t in range(31)), header="t;id;x;y")
+    scenario = scene(walk, write_tracks(tmp_path / "same.csv", *(f"{t},a,0,0" for t in range(31))))
     result = evaluate("still", scenario, episodes=3, max_episode_steps=40, progress=False)["agents"]
     assert len(result["still"]["over_time"]) == 30  # sub-steps of the shorter file
     scenario.save(tmp_path / "site.yaml")

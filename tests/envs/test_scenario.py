@@ -14,6 +14,7 @@ from hitmac.envs import Scenario, Simulator, load_scenario, presets
 from hitmac.envs.scenario import DECISIONS, with_settings
 from hitmac.envs.tasks.coverage import CoverageTask
 from hitmac.envs.validation import CombinedError, allowed, field_types
+from tests.envs.scenes import write_tracks
 
 METRES = Scenario(arena=42)
 LENGTHS = {
@@ -90,10 +91,11 @@ PRESENT = {"a.csv": [(0, 5), (0, 9), (6, 9)], "b.csv": [(0, 9)] * 3, "c.csv": [(
 
 @pytest.fixture
 def tracks(tmp_path):
+    paths = []
     for name, times in PRESENT.items():
-        rows = [f"{t},{k},0,0" for k, (first, end) in enumerate(times) for t in range(first, end)]
-        (tmp_path / name).write_text("\n".join(["time,id,x,y", *rows]))
-    return [str(tmp_path / name) for name in PRESENT]
+        rows = (f"{t},{k},0,0" for k, (first, end) in enumerate(times) for t in range(first, end))
+        paths.append(write_tracks(tmp_path / name, *rows))
+    return paths
 
 
 def test_other_tracks_leave_the_motion_of_earlier_ones(tracks):

@@ -10,6 +10,7 @@ from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.agents.tracking.recorded import PieceFinder, read_pieces
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.observation import Observer
+from tests.envs.scenes import write_tracks
 
 SITE = Path(__file__).parents[3] / "examples" / "site"
 
@@ -19,8 +20,7 @@ def written(path, tracks):
     rows = [
         f"{first + k},{name},{x},{y}" for name, (first, places) in tracks.items() for k, (x, y) in enumerate(places)
     ]
-    path.write_text("\n".join(["time,id,x,y", *rows]) + "\n")
-    return str(path)
+    return write_tracks(path, *rows)
 
 
 def hall(tracks, **changes):

@@ -8,6 +8,7 @@ from hitmac.agents.tracking.tracks import Tracks, TracksState
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.base.threads import Threads
 from hitmac.envs.parts.detections import DetectionObserver
+from tests.envs.scenes import write_tracks
 
 
 def hall(unit=1.0):
@@ -264,8 +265,7 @@ def test_a_lost_target_moves_as_recorded_and_leaves_with_its_track(tmp_path):
     ways = [[*((x, 0.1 * shift) for x in range(-40, 0, 2)), *((0, y + 0.1 * shift) for y in range(0, 32, 2))]
             for shift in range(4)]  # fmt: skip
     rows = [f"{20 * k + t},{k},{x},{y}" for k, way in enumerate(ways) for t, (x, y) in enumerate(way)]
-    (tmp_path / "tracks.csv").write_text("\n".join(["time,id,x,y", *rows]) + "\n")
-    scenario = HALL.replace(time_step=1, tracks=str(tmp_path / "tracks.csv"), walk="recorded")
+    scenario = HALL.replace(time_step=1, tracks=write_tracks(tmp_path / "tracks.csv", *rows), walk="recorded")
     tracker, state, lost = Tracks(scenario), None, {}
     for t in range(40):
         seen = [[(-40.0 + 2 * t, 0.2)]] * 2 if t < 15 else [[], []]

@@ -31,6 +31,7 @@ def test_the_coordinator_task_is_the_released_programs(trajectories):
         np.testing.assert_allclose(task.info()["turned"], record["cost"][:, decision])
         np.testing.assert_allclose(task.observe()["pairs"], record["obs"][:, decision], atol=1e-6)
         assert (task.time >= 101).tolist() == record["done"][:, decision].tolist()
+        assert (task.simulator.track_ended == (decision == 100)).all()  # after eleven moves in each decision
 
 
 @pytest.mark.parametrize(
@@ -96,53 +97,16 @@ def test_a_decision_is_its_sub_steps(scenario, decision, every):
                 task.reset(mask=np.array([True, False, True]))
         still.step(np.ones((3, *still.action_space.shape), int))
         scripted.step(np.ones((3, *still.action_space.shape), int))
-        for _ in range(decision):
+        for k in range(decision):
             flat.step(np.zeros((3, *flat.action_space.shape), int))
+            seen = flat.simulator.state.visible.any((1, 2))
+            np.testing.assert_array_equal(still.sub_rewards[:, k], np.where(seen, flat.simulator.coverage, -0.1))
         np.testing.assert_equal(still.simulator.get_state(), flat.simulator.get_state())
         np.testing.assert_equal(still.observe(), flat.observe())
         if scenario.walk != "evade":  # which the turns of the sensors change
             for name in ("target_position", "velocity", "draws", "present"):
                 states = [getattr(task.simulator.state, name) for task in (scripted, flat)]
                 np.testing.assert_array_equal(*states, err_msg=name)
-
-
-def test_in_a_decision_of_the_paper_the_targets_move_eleven_times():
-    tracks = np.zeros((22, 2, 2))
-    tracks[:, 0, 0] = np.arange(22)
-    task = placed(CoordinatorTask(ONE.replace(extra_move_every=10)), 0, [(0, 0), (1, 1)], tracks)
-    for moved, ended in ((10, False), (21, True)):
-        task.step([[1, 0]])
-        assert task.simulator.state.target_position[0, 0, 0] == moved
-        assert task.simulator.track_ended.item() is ended
-    assert task.time.tolist() == [2]
-
-
-class Towards(Still):
-    """The scripted executor as a policy that observes only the packed rows of its own targets."""
-
-    calls = 0
-
-    def predict(self, observation, **options):
-        self.calls += 1
-        super().predict(observation)
-        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
-        sine, cosine, distance = np.moveaxis(pairs.astype(np.float64), -1, 0)
-        bearing = np.degrees(
-            np.arctan2((sine * distance * mask).sum(-1), (cosine * distance * mask).sum(-1))
-        )  # of the mean position, as seen from the sensor
-        return np.array([0, 1, 2])[np.clip(np.floor(bearing / 5), -1, 1).astype(int)], None
-
-
-def test_a_policy_as_executor_is_called_in_one_batch():
-    policy = Towards()
-    features = ("bearing_sin", "bearing_cos", "distance")
-    ours = CoordinatorTask("hit-mac", 30, 7, executor=policy, executor_features=features, padding="masked")
-    scripted = CoordinatorTask("hit-mac", 30, 7)
-    for action in np.random.default_rng(0).integers(0, 2, (5, 30, 20)):
-        action[:, ::5] = 1  # no sensor is idle
-        np.testing.assert_allclose(ours.step(action), scripted.step(action), atol=1e-9)
-    assert (policy.calls, policy.seen["pairs"].shape) == (50, (120, 5, 3))
-    np.testing.assert_array_equal(ours.simulator.state.heading, scripted.simulator.state.heading)
 
 
 def test_the_state_of_an_executor_is_carried_and_starts_with_each_episode():
