@@ -61,7 +61,8 @@ def test_a_lens_describes_what_zooms_and_turns_would_show(away, aims):
         np.testing.assert_allclose(pair[then : then + 3], pair[:3])
     for now in (73, 73 + 18 + 30):  # and in 20 sub-steps: it stands still
         in_reach = away < 800 * np.sqrt(3)
-        np.testing.assert_allclose(pair[now : now + 18], in_reach * pair_of_sectors(9 - 35 / 20), atol=1e-5)
+        shares = np.maximum(1 - abs(np.arange(18) - (9 - 35 / 20)), 0)  # between two sectors
+        np.testing.assert_allclose(pair[now : now + 18], in_reach * shares, atol=1e-5)
         np.testing.assert_allclose(pair[now + 18 : now + 48].reshape(2, 5, 3), [aims, aims], atol=1e-5)
     assert len(pair) == 73 + 2 * (18 + 30)
 
@@ -102,22 +103,12 @@ def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
     assert error.mean() < 0.9 * straight.mean()
 
 
-def pair_of_sectors(place):
-    """Return the shares (18,) of a mass between two sectors."""
-    return np.maximum(1 - abs(np.arange(18) - place), 0)
-
-
 def test_shares_count_by_value_where_the_target_will_be():
     half = [(0, -1250), (600, -1250), (600, 1250), (0, 1250)]
     scenario = ONE.replace(
-        zones=[half],
-        zone_values=[0.5],
-        target_values=[2],
-        walk="bounce",
-        speed_noise=0,
-        max_speed=51,
-        whole_numbers=False,
-    )
+        knowledge="full", zones=[half], zone_values=[0.5], target_values=[2], walk="bounce", speed_noise=0,
+        max_speed=51, whole_numbers=False,
+    )  # fmt: skip
     task = CoverageTask(scenario, 1, 0, features=BeliefObserver)
     task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(500, 0)]})
     seen = task.observe()["pairs"][0, 0, 0]

@@ -8,25 +8,13 @@ import pytest
 
 from hitmac import train
 from hitmac.agents.tracking.features import BELIEFS
-from hitmac.agents.training import config as sizes
-from hitmac.agents.training.config import (
-    GOAL_FEATURES,
-    JOBS,
-    ExecutorOptions,
-    HitMacOptions,
-    check,
-    check_on,
-    levels,
-    with_defaults,
-    with_limits,
-    with_seed_range,
-)
+from hitmac.agents.training import config
 from hitmac.agents.training.sweep import check_group
 from hitmac.envs import DEFAULT_FEATURES, load_scenario, presets
 from hitmac.envs.observation import FEATURE_SETS
 from hitmac.envs.validation import field_types
 
-KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}
+KINDS = {**config.JOBS, config.HitMacOptions.job: config.HitMacOptions}
 FLAT = ["--start", "pretrained:flat"]
 RECURRENT = ["--memory", "recurrent"]
 IMITATED = ["transport", "--algorithm", "imitation"]
@@ -39,89 +27,91 @@ IMITATED = ["transport", "--algorithm", "imitation"]
 def test_presets_are_whole_and_name_options_only(job):
     presets, fields = KINDS[job].presets, {field.name for field in dataclasses.fields(KINDS[job])}
     (names,) = {frozenset(preset) for preset in presets.values()}
-    assert names == {*sizes._PRESETS[job]} - {"situations"} <= fields
-    other = {field.name for field in dataclasses.fields(sizes.RunOptions)} | sizes.NO_LIMIT.keys()
+    assert names == {*config._PRESETS[job]} - {"situations"} <= fields
+    other = {field.name for field in dataclasses.fields(config.RunOptions)} | config.NO_LIMIT.keys()
     for name in fields - names - other:  # of the machine, or off
         assert getattr(KINDS[job], name) in (None, False, 0, "none", "sb3", 15.0), name
 
 
 def test_the_levels_of_hit_mac_have_defaults_of_their_own():
-    executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
+    executor, coordinator = config.levels(config.HitMacOptions(seed=3), Path("runs/x"))
     of_executor = executor.scenario, executor.goals_every, executor.centring, executor.goal_share, executor.features
-    assert of_executor == ("hit-mac", 30, 0.2, 0.5, ExecutorOptions.features)
+    assert of_executor == ("hit-mac", 30, 0.2, 0.5, config.ExecutorOptions.features)
     assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
     assert (executor.algorithm, coordinator.algorithm, coordinator.credit) == ("ppo", "ppo", "difference_rewards")
     assert (coordinator.features, coordinator.idle, coordinator.num_blocks) == (DEFAULT_FEATURES, "hold", 2)
 
-    imitation = with_defaults(HitMacOptions, "imitation")
-    executor, coordinator = levels(imitation, Path("runs/x"))
+    imitation = config.with_defaults(config.HitMacOptions, "imitation")
+    executor, coordinator = config.levels(imitation, Path("runs/x"))
     assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
-    assert (executor.features, coordinator.features, coordinator.idle) == (GOAL_FEATURES, DEFAULT_FEATURES, "hold")
-    assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
-    assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
-    both = levels(dataclasses.replace(imitation, features="frame"), Path("runs/x"))
-    assert tuple(level.features for level in both) == (ExecutorOptions.features, FEATURE_SETS["frame"])
+    assert (executor.features, coordinator.features) == (config.GOAL_FEATURES, DEFAULT_FEATURES)
+    assert coordinator.idle == "hold"
+    assert (config.with_limits(executor).total_steps, config.with_limits(coordinator).total_steps) == (512_000, 70_400)
+    assert config.with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
+    both = config.levels(dataclasses.replace(imitation, features="frame"), Path("runs/x"))
+    assert tuple(level.features for level in both) == (config.ExecutorOptions.features, FEATURE_SETS["frame"])
 
 
 def test_actions_hold_except_where_a_memory_counts_sub_steps():
-    reward = JOBS["coverage-ppo"]()
+    reward = config.JOBS["coverage-ppo"]()
     assert reward.held == reward.frame_skip > 1
     assert dataclasses.replace(reward, memory="recurrent").held == 1
     assert dataclasses.replace(reward, algorithm="imitation").held == 1
-    assert JOBS["transport"](algorithm="imitation", frame_skip=4).held == 4
+    assert config.JOBS["transport"](algorithm="imitation", frame_skip=4).held == 4
     with pytest.raises(ValueError, match="--frame-skip is 3; it is always 1 by imitation of a planner and with a"):
-        sizes.completed(JOBS["coverage"](frame_skip=3), {"frame_skip"}, load_scenario("hit-mac"))
+        config.completed(config.JOBS["coverage"](frame_skip=3), {"frame_skip"}, load_scenario("hit-mac"))
 
 
 def test_both_levels_of_a_game_observe_beliefs_by_default():
     game = load_scenario("mate-4v8-9")
     for algorithm, decision, goals_every in (("imitation", 1, 10_000), ("ppo", 10, 60)):
-        asked = sizes.completed(HitMacOptions(algorithm=algorithm), {"algorithm"}, game)
-        executor, coordinator = levels(asked, Path("runs/x"), game)
+        asked = config.completed(config.HitMacOptions(algorithm=algorithm), {"algorithm"}, game)
+        executor, coordinator = config.levels(asked, Path("runs/x"), game)
         assert executor.features == coordinator.features == BELIEFS
         assert (coordinator.decision, executor.goals_every) == (decision, goals_every)
-        check_on(executor, game)
+        config.check_on(executor, game)
     with pytest.raises(ValueError, match="--features is beliefs, which is supported only for"):
-        check_on(executor, load_scenario("hit-mac"))
-    chosen = sizes.completed(HitMacOptions(features="motion"), {"features"}, game)
-    assert levels(chosen, Path("runs/x"), game)[0].goals_every == 30
+        config.check_on(executor, load_scenario("hit-mac"))
+    chosen = config.completed(config.HitMacOptions(features="motion"), {"features"}, game)
+    assert config.levels(chosen, Path("runs/x"), game)[0].goals_every == 30
 
 
 def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
-    asked, clear, site = JOBS["coverage"](features=("bearing",)), load_scenario("hit-mac"), load_scenario("obstacles")
-    assert sizes.completed(asked, set(), clear).features == DEFAULT_FEATURES
-    assert sizes.completed(asked, set(), site).features == FEATURE_SETS["site"]
-    assert sizes.completed(asked, {"features"}, site).features == ("bearing",)
+    asked = config.JOBS["coverage"](features=("bearing",))
+    clear, site = load_scenario("hit-mac"), load_scenario("obstacles")
+    assert config.completed(asked, set(), clear).features == DEFAULT_FEATURES
+    assert config.completed(asked, set(), site).features == FEATURE_SETS["site"]
+    assert config.completed(asked, {"features"}, site).features == ("bearing",)
     for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}):
-        assert "in_sight" not in sizes.completed(dataclasses.replace(asked, **more), set(), site).features
+        assert "in_sight" not in config.completed(dataclasses.replace(asked, **more), set(), site).features
     for changes in ({"walls": [(0, 0, 1, 1)]}, {"blocks": (2, 2), "street_width": 100.0}, {"discs": [(0, 0, 9)]}):
-        assert "in_sight" in sizes.completed(asked, set(), clear.replace(**changes)).features
+        assert "in_sight" in config.completed(asked, set(), clear.replace(**changes)).features
     zone = {"zones": [[(0, 0), (9, 0), (0, 9)]], "zone_values": [5]}
-    assert sizes.completed(asked, set(), clear.replace(**zone)).features == (*DEFAULT_FEATURES, "value")
-    assert sizes.completed(asked, set(), site.replace(**zone)).features == (*FEATURE_SETS["site"], "value")
+    assert config.completed(asked, set(), clear.replace(**zone)).features == (*DEFAULT_FEATURES, "value")
+    assert config.completed(asked, set(), site.replace(**zone)).features == (*FEATURE_SETS["site"], "value")
 
 
 def test_new_policies_of_a_game_learn_on_beliefs_by_default():
-    asked, game = JOBS["coverage"](teacher="planner"), load_scenario("mate-4v8-9")
-    found = sizes.completed(asked, {"teacher"}, game)
+    asked, game = config.JOBS["coverage"](teacher="planner"), load_scenario("mate-4v8-9")
+    found = config.completed(asked, {"teacher"}, game)
     assert (found.features, found.teacher, found.planner_turn_cost) == (BELIEFS, "planner", 0.02)
-    check_on(found, game)
+    config.check_on(found, game)
     for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}, {"algorithm": "ppo"}, {"per_sensor": True}):
-        assert sizes.completed(dataclasses.replace(asked, **more), set(), game).features != BELIEFS
-    assert sizes.completed(asked, set(), game.replace(knowledge="own")).features == FEATURE_SETS["site"]
-    for other in (JOBS["coverage-ppo"](), JOBS["coverage-ppo"](algorithm="imitation")):
-        assert sizes.completed(other, set(), game).features == FEATURE_SETS["site"]
+        assert config.completed(dataclasses.replace(asked, **more), set(), game).features != BELIEFS
+    assert config.completed(asked, set(), game.replace(knowledge="own")).features == FEATURE_SETS["site"]
+    for other in (config.JOBS["coverage-ppo"](), config.JOBS["coverage-ppo"](algorithm="imitation")):
+        assert config.completed(other, set(), game).features == FEATURE_SETS["site"]
 
 
-@pytest.mark.parametrize("job", sorted(JOBS))
+@pytest.mark.parametrize("job", sorted(config.JOBS))
 def test_sizes_suit_the_scene(job):
-    for algorithm, most in sizes.PAIRS.items():
-        options = with_defaults(JOBS[job], algorithm)
+    for algorithm, most in config.PAIRS.items():
+        options = config.with_defaults(config.JOBS[job], algorithm)
         for name in ("hit-mac", "hit-mac-6x9", f"large-5x{most // 5}"):
-            assert sizes.scaled(options, load_scenario(name)) == options
+            assert config.scaled(options, load_scenario(name)) == options
         for name in (*presets(), "large-20x30", f"large-5x{most // 5 + 1}"):
             scenario = load_scenario(name)
-            scaled = sizes.scaled(options, scenario)
+            scaled = config.scaled(options, scenario)
             pairs = scenario.num_sensors * scenario.num_targets
             rows = options.task.spec.role in ("executor", "targets")
             of_row = 4 * scenario.num_targets if rows else pairs
@@ -139,7 +129,7 @@ def test_options_that_are_given_win(monkeypatch, tmp_path):
         (16, 8, 4), (16, 48, 4), (256, 8, 4)
     ]  # fmt: skip
     train.run_command(["hit-mac", "--scenario", "large", "--run-dir", "both"])
-    both = levels(found.pop(), Path("both"), load_scenario("large"))
+    both = config.levels(found.pop(), Path("both"), load_scenario("large"))
     assert [(one.num_envs, one.batch_size) for one in both] == [(8, 424), (8, 8)]
     asked = ["--algorithm", "imitation", "--idle", "random", "--num-envs", "8"]
     train.run_command(["coordinator", *asked, "--run-dir", "y"])
@@ -147,8 +137,8 @@ def test_options_that_are_given_win(monkeypatch, tmp_path):
 
 
 def test_features_may_be_named_as_a_set_also_where_the_policy_to_start_from_has_them():
-    asked = with_defaults(JOBS["coverage"], "imitation", start="pretrained:flat")
-    check_on(dataclasses.replace(asked, features=("motion",)), load_scenario("hit-mac"))
+    asked = config.with_defaults(config.JOBS["coverage"], "imitation", start="pretrained:flat")
+    config.check_on(dataclasses.replace(asked, features=("motion",)), load_scenario("hit-mac"))
 
 
 @pytest.mark.parametrize(("given", "means"), [
@@ -159,7 +149,7 @@ def test_features_may_be_named_as_a_set_also_where_the_policy_to_start_from_has_
     (["--run-dir", "1..2"], ["--run-dir", "1..2"]),
 ])  # fmt: skip
 def test_a_range_of_seeds_is_the_first_and_their_number(given, means):
-    assert with_seed_range(given) == means
+    assert config.with_seed_range(given) == means
 
 
 # --- what is refused ---
@@ -171,17 +161,17 @@ def test_numbers_out_of_range_are_refused(job):
     for name, kind in kinds.items():
         for value in [-1] if kind and kind[0] == "int" else [float("inf"), float("nan"), -1.0] if kind else []:
             with pytest.raises((ValueError, TypeError)) as error:
-                check(dataclasses.replace(job(), **{name: value}))
+                config.check(dataclasses.replace(job(), **{name: value}))
             assert f"--{name.replace('_', '-')} is {value}" in str(error.value)
             assert "\n" not in str(error.value)
     for algorithm in ("ppo", "imitation"):
-        check_group(with_defaults(job, algorithm))
+        check_group(config.with_defaults(job, algorithm))
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chess"], f"unknown job 'chess': known are {', '.join(JOBS)}, hit-mac"),
+        (["chess"], f"unknown job 'chess': known are {', '.join(config.JOBS)}, hit-mac"),
         (["--colour", "red"], "--colour"),
         (["hit-mac", "--minutes", "5"], "; it is an option of coverage, coverage-ppo, executor, coordinator"),
         (["duel", "--seed", "1000"], "--seed is 1000; it must be 0 to 999"),
@@ -252,7 +242,7 @@ def test_options_that_are_refused(arguments, says, refused):
 
 def test_all_that_is_wrong_is_in_one_error():
     with pytest.raises((ValueError, TypeError), match=r"(?s)--num-envs is 0.*--gamma is 2"):
-        check(ExecutorOptions(num_envs=0, gamma=2))
+        config.check(config.ExecutorOptions(num_envs=0, gamma=2))
 
 
 def test_levels_and_single_sensors_need_identities(refused, tmp_path):

@@ -371,10 +371,7 @@ def test_a_training_is_shown_the_nearest():
 
 def test_a_part_of_a_batch_keeps_its_lists():
     mask = np.array([[[1, 1, 0], [1, 0, 0], [0, 0, 0]]] * 2, np.int8)
-    lists = {
-        "targets": np.where(mask, [4, 7, 0], -1),
-        "neighbours": np.array([[[0, 2], [1, 2], [2, -1]]] * 2),
-    }
+    lists = {"targets": np.where(mask, [4, 7, 0], -1), "neighbours": np.array([[[0, 2], [1, 2], [2, -1]]] * 2)}
     scenes = {"pairs": np.ones((2, 3, 3, 5), np.float32), "mask": mask, "values": np.ones((2, 3, 3), np.float32)}
     found = select(scenes | lists, np.array([1]), crop=True)
     assert found["pairs"].shape == (1, 2, 2, 5)

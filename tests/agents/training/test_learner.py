@@ -17,19 +17,6 @@ from hitmac.agents.planning.planner import PlannerAgent
 from hitmac.agents.pretrained import pretrained_folder
 from hitmac.agents.training import learner
 from hitmac.agents.training.config import JOBS, CoverageRewardOptions, ExecutorOptions, check, check_on, with_defaults
-from hitmac.agents.training.learner import (
-    CRITIC,
-    RolloutCallback,
-    SB3Engine,
-    TrainingClock,
-    TrainingError,
-    build,
-    check_outputs,
-    check_update,
-    entropy_on,
-    make_environments,
-    take_weights,
-)
 from hitmac.agents.training.resume import Progress
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -54,7 +41,7 @@ def clock_at(done, options):
 
 def test_scenes_without_targets_do_not_count_in_the_means_of_a_rollout():
     scenario, found = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1), []
-    venv, callback = DirectionalSensorVecEnv("Coverage", 8, scenario, seed=0), RolloutCallback()
+    venv, callback = DirectionalSensorVecEnv("Coverage", 8, scenario, seed=0), learner.RolloutCallback()
     callback.model = SimpleNamespace(get_env=lambda: venv, logger=Logger(None, []))
     venv.reset()
     callback.locals["new_obs"] = {}
@@ -69,7 +56,7 @@ def test_scenes_without_targets_do_not_count_in_the_means_of_a_rollout():
 
 
 def test_means_over_a_rollout_are_of_whole_decisions_and_of_the_ends_of_episodes():
-    venv, callback = DirectionalSensorVecEnv("Coordinator", 4, max_episode_steps=2), RolloutCallback()
+    venv, callback = DirectionalSensorVecEnv("Coordinator", 4, max_episode_steps=2), learner.RolloutCallback()
     venv.seed(0)
     callback.model = SimpleNamespace(get_env=lambda: venv, logger=Logger(None, []))
     callback.locals = {"new_obs": venv.reset()}
@@ -89,7 +76,7 @@ def test_means_over_a_rollout_are_of_whole_decisions_and_of_the_ends_of_episodes
 
 def test_the_clock_and_its_line():
     engine = SimpleNamespace(progress=Progress(30.0), steps=2_500_000)
-    clock = TrainingClock(CoverageRewardOptions(minutes=1.0, total_steps=4_000_000), engine)
+    clock = learner.TrainingClock(CoverageRewardOptions(minutes=1.0, total_steps=4_000_000), engine)
     for paused, seconds in ((True, 30), (False, 35)):
         clock._since -= 5
         clock.tick(paused=paused)
@@ -143,23 +130,23 @@ def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
 
 
 def test_weights_losses_and_outputs_are_checked_after_an_update():
-    policy = build(tiny("coverage-ppo"), HIT_MAC)[0].policy
-    check_outputs([policy])
-    check_update(policy, {"train/loss": 1.0, "train/entropy": np.nan})
-    with pytest.raises(TrainingError, match="train/loss, nan, is not finite after the update"):
-        check_update(policy, {"train/loss": np.nan})
+    policy = learner.build(tiny("coverage-ppo"), HIT_MAC)[0].policy
+    learner.check_outputs([policy])
+    learner.check_update(policy, {"train/loss": 1.0, "train/entropy": np.nan})
+    with pytest.raises(learner.TrainingError, match="train/loss, nan, is not finite after the update"):
+        learner.check_update(policy, {"train/loss": np.nan})
     name, weight = list(policy.named_parameters())[-1]
     before = weight.detach().clone()
     with torch.no_grad():
         weight.view(-1)[0] = torch.nan
-        with pytest.raises(TrainingError, match=f"the weight {name} is not finite after the update"):
-            check_update(policy, {})
+        with pytest.raises(learner.TrainingError, match=f"the weight {name} is not finite after the update"):
+            learner.check_update(policy, {})
         weight.copy_(before)
-    check_update(policy, {})
+    learner.check_update(policy, {})
     for value in (torch.inf, torch.nan):
         broken = policy.action_net.register_forward_hook(lambda *found, v=value: found[-1].fill_(v), prepend=True)
-        with pytest.raises(TrainingError, match=rf"the policy's TurnHead gives {value} at \[0, 0"):
-            check_update(policy, {})
+        with pytest.raises(learner.TrainingError, match=rf"the policy's TurnHead gives {value} at \[0, 0"):
+            learner.check_update(policy, {})
         broken.remove()
 
 
@@ -169,19 +156,19 @@ def test_weights_losses_and_outputs_are_checked_after_an_update():
 @pytest.mark.parametrize(("job", "algorithm"), [("coverage-ppo", "ppo"), ("executor", "a2c"), ("coordinator", "ppo")])
 @pytest.mark.parametrize("scenario", ["hit-mac", "random"])  # also with absent sensors and targets
 def test_the_entropy_of_each_kind_of_policy(job, algorithm, scenario):
-    model, venv, _ = build(tiny(job, algorithm), load_scenario(scenario))
+    model, venv, _ = learner.build(tiny(job, algorithm), load_scenario(scenario))
     model.learn(2 * venv.num_envs)
     for scale, least, most in ((0.0, 1 - 1e-5, 1 + 1e-5), (1e3, 0.0, 0.2)):
         with torch.no_grad():
             for weight in model.policy.action_net.parameters():
                 weight.normal_().mul_(scale)
-        assert least <= entropy_on(model.policy, model._last_obs) < most
+        assert least <= learner.entropy_on(model.policy, model._last_obs) < most
 
 
 def test_the_teacher_of_each_job():
     for job, kind in (("executor", PlannerExecutor), ("coordinator", AssignPlanned), ("coverage", PlannerAgent)):
         options = tiny(job, "imitation", teacher="planner-fast", planner_turn_cost=0.7)
-        model, _, config = build(options, HIT_MAC)
+        model, _, config = learner.build(options, HIT_MAC)
         teacher = model.labels.teacher
         assert isinstance(teacher, kind)
         planner = teacher if kind is PlannerAgent else teacher.planner
@@ -192,7 +179,7 @@ def test_the_teacher_of_each_job():
 @pytest.mark.parametrize("job", ["coverage", "coverage-ppo"])
 def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path):
     options = tiny(job, learning_rate=1e-3, entropy=0.1, final_entropy=0.02)
-    engine = SB3Engine(options, HIT_MAC, tmp_path)
+    engine = learner.SB3Engine(options, HIT_MAC, tmp_path)
     assert engine.entropy is None
     engine.update(clock_at(0.25, options))
     assert (engine.entropy is None) == (options.algorithm == "imitation")
@@ -203,15 +190,15 @@ def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path)
 
 def test_a_training_of_one_rollout_learns(tmp_path):
     options = tiny("coverage-ppo", learning_rate=1e-3, total_steps=1)
-    engine = SB3Engine(options, HIT_MAC, tmp_path)
-    engine.update(TrainingClock(options, engine))
+    engine = learner.SB3Engine(options, HIT_MAC, tmp_path)
+    engine.update(learner.TrainingClock(options, engine))
     assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
     engine.model.logger.close()
 
 
 def test_an_executor_is_trained_for_what_its_options_say():
     asked = {"turn_cost": 0.2, "centring": 0.3, "goals_every": 7, "goal_share": 0.5, "padding": "attended"}
-    task = make_environments(ExecutorOptions(num_envs=2, **asked), load_scenario("hit-mac-executor")).task
+    task = learner.make_environments(ExecutorOptions(num_envs=2, **asked), load_scenario("hit-mac-executor")).task
     assert {name: getattr(task, name) for name in asked} == asked
 
 
@@ -233,26 +220,25 @@ def test_a_training_starts_from_the_weights_features_and_network_of_another(job,
         scenario, options = scenario.replace(knowledge="shared"), dataclasses.replace(options, teacher="belief-planner")
     check(options)
     check_on(options, scenario)
-    model, _, _ = build(options, scenario)
+    model, _, _ = learner.build(options, scenario)
     started, config = load_policy(pretrained_folder(first) / level)
     assert options.features == config.features
     for policy in (model.policy, getattr(model, "learned", model.policy)):
-        take_weights(policy, name)
-        own = tensors_of(policy)
-        same = {
-            name: value for name, value in tensors_of(started).items() if job != "coverage-ppo" or CRITIC not in name
-        }
-        assert all(torch.equal(own[tensor], value) for tensor, value in same.items())  # PPO has critics of sensors
+        learner.take_weights(policy, name)
+        own, same = tensors_of(policy), tensors_of(started)
+        if job == "coverage-ppo":  # PPO has critics of sensors
+            same = {tensor: value for tensor, value in same.items() if learner.CRITIC not in tensor}
+        assert all(torch.equal(own[tensor], value) for tensor, value in same.items())
 
 
 def test_the_critic_of_another_kind_keeps_its_random_weights():
     options = with_defaults(JOBS["coordinator"], "ppo", start="pretrained:hit-mac")  # which has the paper's
-    model, _, _ = build(dataclasses.replace(options, num_envs=2, critic="value_head"), HIT_MAC)
+    model, _, _ = learner.build(dataclasses.replace(options, num_envs=2, critic="value_head"), HIT_MAC)
     fresh = {name: tensor.clone() for name, tensor in tensors_of(model.policy).items()}
-    take_weights(model.policy, "pretrained:hit-mac")
+    learner.take_weights(model.policy, "pretrained:hit-mac")
     same = {name for name, tensor in tensors_of(model.policy).items() if torch.equal(tensor, fresh[name])}
-    assert {name for name in fresh if name.startswith(CRITIC)} <= same
-    assert not any(name.endswith("K.weight") for name in same if not name.startswith(CRITIC))
+    assert {name for name in fresh if name.startswith(learner.CRITIC)} <= same
+    assert not any(name.endswith("K.weight") for name in same if not name.startswith(learner.CRITIC))
 
 
 @pytest.mark.parametrize(("job", "start", "done", "alone"), [
@@ -265,14 +251,14 @@ def test_the_critic_of_a_start_learns_alone_at_first(job, start, done, alone, tm
         rollout_steps=4,
         batch_size=8,
     )
-    engine = SB3Engine(options, HIT_MAC, tmp_path)
+    engine = learner.SB3Engine(options, HIT_MAC, tmp_path)
     before = {name: tensor.clone() for name, tensor in tensors_of(engine.model.policy).items()}
     engine.update(clock_at(done, options))
     changed = {
         name for name, tensor in tensors_of(engine.model.policy).items() if not torch.equal(tensor, before[name])
     }
-    assert any(name.startswith(CRITIC) for name in changed)
-    assert all(name.startswith(CRITIC) for name in changed) == alone
+    assert any(name.startswith(learner.CRITIC) for name in changed)
+    assert all(name.startswith(learner.CRITIC) for name in changed) == alone
     engine.model.logger.close()
 
 

@@ -12,12 +12,7 @@ import pytest
 from hitmac.agents.names import load_agent
 from hitmac.agents.training import report
 from hitmac.agents.training.config import CoverageOptions
-from hitmac.agents.training.report import (
-    CurveEvaluation,
-    declined,
-    diagnostics,
-    save_points,
-)
+from hitmac.agents.training.report import CurveEvaluation, declined, diagnostics, save_points
 from hitmac.agents.training.resume import Progress, contents
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SHORT, TINY, differences, state

@@ -6,8 +6,6 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -24,10 +22,9 @@ from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, locked, open_run, save_training, saved_progress
 from hitmac.envs import load_scenario
 from hitmac.envs.base.streams import stream_keys
-from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
+from tests.agents.training.runs import SMALL, differences, started, state, steps_of, tensors
 from tests.envs.scenes import BY_RATE
 
-ROOT = Path(__file__).parents[3]
 BELIEVES = {"features": ("beliefs",), "teacher": "belief-planner-fastest"}
 # One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
 LEARNERS = [
@@ -94,13 +91,7 @@ def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, opti
 
 def test_a_killed_training_continues_as_if_never_interrupted(here, refused, tmp_path):
     asked = ["coverage-ppo", "--total-steps", 16 * 30, *SMALL]
-    command = [sys.executable, str(ROOT / "train.py"), *map(str, asked), "--run-dir", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not Path("killed/checkpoint/training.safetensors").exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.02)
+    process = started(tmp_path, [*asked, "--run-dir", "killed"], ["killed"])
     process.send_signal(signal.SIGSTOP)
     again = ["coverage-ppo", "--run-dir", "killed", "--resume"]
     assert "error: killed is in use by another training" in refused(*again)
@@ -256,3 +247,27 @@ def test_the_scenes_of_a_training_are_none_of_those_of_an_evaluation():
     assert config.training_seeds == (2**40 + 3 * 2**16, 2**40 + 3 * 2**16 + 3)
     keys = stream_keys(np.arange(config.training_seeds[0], config.training_seeds[1] + 1, dtype=np.uint64))
     assert np.array_equal(venv.task.simulator.get_state()["key"], keys)
+
+
+# --- signals and limits ---
+
+
+def test_a_signal_ends_the_training_after_the_update_and_resume_continues_it(here, capfd):
+    asked = ["coverage", *SMALL, "--total-steps", 4 * 16]
+    steps = here(*asked, "--run-dir", "whole")
+    assert here(*asked, "--run-dir", "stopped", at=2) == steps // 4
+    out = capfd.readouterr().out
+    assert "stopping after this update" in out
+    assert "steps, exploring: coverage " in out
+    assert "train.py coverage --run-dir stopped --resume" in out
+    load_policy("stopped")
+    assert here("coverage", "--run-dir", "stopped", "--resume", at=2, number=signal.SIGTERM) == steps // 4
+    here("coverage", "--run-dir", "stopped", "--resume")
+    assert differences(state("whole"), state("stopped")) == []
+
+
+def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
+    monkeypatch.setattr("hitmac.agents.training.learner.OVERDUE", 0.0)
+    here("coverage", "--run-dir", "run", *SMALL, "--minutes", 0.005, "--rollout-steps", 10**9)
+    load_policy("run")
+    assert steps_of("run") > 0

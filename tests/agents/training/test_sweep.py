@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from hitmac.agents.training.resume import locked, open_run, resolve
 from hitmac.agents.training.sweep import is_finished, last_line, start_training, trainings, variations
 from hitmac.envs import load_scenario
 from tests.agents.training.brief import OWN_PROCESS
-from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
+from tests.agents.training.runs import SMALL, differences, started, state, steps_of, tensors
 
 HIT_MAC = load_scenario("hit-mac")
 PAIR = ["--num-envs", 8, "--weight-dim", 4, "--episodes", 2, "--scenario", "hit-mac-2x2", "--processes", 1]
@@ -138,23 +137,6 @@ def test_levels_with_several_seeds(here):
 # --- processes ---
 
 
-@pytest.fixture
-def started(tmp_path):
-    """A group of two long trainings in processes, of which states exist, and the numbers of their processes."""
-    several = ["--run-dir", "all", "--seeds", 2, *SMALL, "--processes", 2, "--total-steps", 10**7]
-    command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *map(str, several)]
-    group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
-                             env=os.environ | OWN_PROCESS)  # fmt: skip
-    states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
-    while not all(state.is_file() for state in states):
-        assert group.poll() is None, group.communicate()
-        time.sleep(0.1)
-    found = subprocess.run(["pgrep", "-P", str(group.pid), "-f", "hitmac.train"], capture_output=True, text=True)
-    yield group, [int(one) for one in found.stdout.split()]
-    group.kill()
-    group.communicate()
-
-
 def is_free(run):
     """Return whether no training holds a run."""
     try:
@@ -165,17 +147,21 @@ def is_free(run):
 
 
 @pytest.mark.slow
-def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started, tmp_path):
-    group, (first, _) = started
+def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(tmp_path):
+    several = ["--run-dir", "all", "--seeds", 2, *SMALL, "--processes", 2, "--total-steps", 10**7]
+    group = started(tmp_path, ["coverage-ppo", *several], ["all/seed-0", "all/seed-1"])
+    found = subprocess.run(["pgrep", "-P", str(group.pid), "-f", "hitmac.train"], capture_output=True, text=True)
     runs = [tmp_path / run for run in ("all", "all/seed-0", "all/seed-1")]
-    assert not any(is_free(run) for run in runs)
-    os.kill(first, signal.SIGKILL)
-    time.sleep(1)
-    assert sum(is_free(run) for run in runs) == 1
-    group.send_signal(signal.SIGTERM)
-    out = group.communicate(timeout=300)[0]
-    assert group.returncode == 1
-    assert "1 of 2 trainings failed" in out
+    try:
+        assert not any(is_free(run) for run in runs)
+        os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
+        time.sleep(1)
+        assert sum(is_free(run) for run in runs) == 1
+        group.send_signal(signal.SIGTERM)
+        assert group.wait(timeout=300) == 1
+    finally:
+        group.kill()
+    assert "1 of 2 trainings failed" in (tmp_path / "log").read_text()
     assert all(is_free(run) for run in runs)
 
 

@@ -1,10 +1,6 @@
 """Groups of trainings on a Ray cluster, one of whose machines is killed."""
 
 import json
-import os
-import subprocess
-import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +12,7 @@ import psutil  # comes with Ray
 from ray.cluster_utils import Cluster
 
 from tests.agents.training.brief import OWN_PROCESS
-from tests.agents.training.runs import SMALL, differences, steps_of, tensors
+from tests.agents.training.runs import SMALL, differences, started, steps_of, tensors
 
 
 @pytest.fixture
@@ -49,18 +45,12 @@ def machine_of(cluster, run):
 def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, tmp_path):
     asked = ["coverage-ppo", "--total-steps", 16 * 100, *SMALL]
     several = [*asked, "--run-dir", "all", "--seeds", "0..1", "--ray", cluster.address]
-    with open(tmp_path / "log", "wb") as log:
-        started = [sys.executable, "-m", "hitmac.train", *map(str, several)]
-        group = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)
-    states = [tmp_path / "all" / f"seed-{seed}" / "checkpoint" / "training.safetensors" for seed in range(2)]
-    end = time.monotonic() + 900
-    while not any(state.is_file() for state in states) and time.monotonic() < end and group.poll() is None:
-        time.sleep(0.1)
-    assert group.poll() is None, (tmp_path / "log").read_text()
-    killed = [state.is_file() for state in states].index(True)
-    cluster.remove_node(machine_of(cluster, states[killed].parents[1]), allow_graceful=False)
+    runs = [tmp_path / f"all/seed-{seed}" for seed in range(2)]
+    group = started(tmp_path, several, runs, enough=any)
+    killed = [(run / "checkpoint/training.safetensors").is_file() for run in runs].index(True)
+    cluster.remove_node(machine_of(cluster, runs[killed]), allow_graceful=False)
     assert group.wait(timeout=1800) == 0, (tmp_path / "log").read_text()
-    began = [(state.parents[1] / "training.log").read_text().count("compiling: ") for state in states]
+    began = [(run / "training.log").read_text().count("compiling: ") for run in runs]
     assert began == [1 + (seed == killed) for seed in range(2)], "one was killed and began again"
     assert json.loads(Path("all/evaluation.json").read_text())["agents"]["trained"]["trainings"] == 2
     here(*asked, "--run-dir", "alone", "--seed", 0)
@@ -69,16 +59,8 @@ def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, t
 
 @pytest.mark.slow
 def test_a_signal_stops_a_group_which_is_continued(here, tmp_path):
-    asked = ["--run-dir", "all", "--seeds", 2, "--ray", "local"]
-    command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *asked, "--total-steps", 10**7, *SMALL]
-    with open(tmp_path / "log", "wb") as log:
-        group = subprocess.Popen(
-            [*map(str, command)], stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path, env=os.environ | OWN_PROCESS
-        )
-    states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
-    while not all(state.is_file() for state in states):
-        assert group.poll() is None, (tmp_path / "log").read_text()
-        time.sleep(0.1)
+    asked = ["coverage-ppo", "--run-dir", "all", "--seeds", 2, "--ray", "local", "--total-steps", 10**7, *SMALL]
+    group = started(tmp_path, asked, [f"all/seed-{seed}" for seed in range(2)])
     group.terminate()
     assert group.wait(300) == 0, (tmp_path / "log").read_text()
     assert "stopped; continue with: " in (tmp_path / "log").read_text()

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +19,7 @@ from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-from tests.agents.training.brief import OWN_PROCESS
-from tests.agents.training.runs import SMALL, differences, state, steps_of
+from tests.agents.training.runs import SMALL, differences, started, state, steps_of
 
 RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
 
@@ -139,15 +136,8 @@ def test_a_policy_learns(here, shared_ray):
 
 @pytest.mark.slow
 def test_a_killed_env_runner_is_started_again_and_the_training_ends_well(tmp_path):
-    arguments = [*RLLIB, "--num-env-runners", 2, "--total-steps", 2400, "--run-dir", tmp_path / "run"]
-    with open(tmp_path / "log", "wb") as log:
-        command = [sys.executable, "-m", "hitmac.train", *map(str, arguments)]
-        training = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ | OWN_PROCESS)
-    path = tmp_path / "run" / "checkpoint" / "training.safetensors"
-    end = time.monotonic() + 600
-    while not path.is_file() and time.monotonic() < end and training.poll() is None:
-        time.sleep(0.1)
-    assert training.poll() is None, (tmp_path / "log").read_text()
+    arguments = [*RLLIB, "--num-env-runners", 2, "--total-steps", 2400, "--run-dir", "run"]
+    training = started(tmp_path, arguments, ["run"])
     os.kill(runners_of(training.pid)[0], signal.SIGKILL)
     assert training.wait(timeout=900) == 0, (tmp_path / "log").read_text()
     printed = (tmp_path / "log").read_text()
