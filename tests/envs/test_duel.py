@@ -93,6 +93,29 @@ def test_recorded_games_are_repeated(trajectories, occlusion):
     assert differ <= (3 if occlusion == "exact" else 0)
 
 
+def test_no_cargo_is_lost_and_the_game_ends():
+    duel = Simulator(load_scenario("mate-2v4-0").replace(cargoes=2), 20, 0)
+    cargo = duel.game.cargo
+    total = cargo.awaiting.sum(1)
+    assert (total % 8 == 0).all()
+    assert not duel.game.done.any()
+    rng, steps = np.random.default_rng(0), 0
+    while not duel.game.done.all() and steps < 3000:
+        steps += 1
+        empty = cargo.empty.all(2) | (cargo.goal >= 0)
+        goal = np.where(cargo.goal >= 0, cargo.goal, np.where(empty, 0, cargo.empty.argmin(2)))
+        moves = duel.rows.game.warehouse[goal] - duel.state.target_position
+        duel.step(rng.uniform(-5, 5, (20, 2, 2)), target_action=moves)
+        loads = np.eye(4)[cargo.goal] * cargo.weight[..., None]
+        np.testing.assert_array_equal(cargo.remaining.sum(1) + loads.sum(1), cargo.awaiting)
+        np.testing.assert_array_equal(cargo.delivered + cargo.awaiting.sum(1), total)
+        assert (cargo.weight <= cargo.capacity).all()
+        assert (cargo.bounty <= 100 * cargo.weight).all()
+        assert ((cargo.weight > 0) == (cargo.goal >= 0)).all()
+    assert duel.game.done.all()
+    assert ((duel.game.transport_rate > 0) & (duel.game.transport_rate <= 1)).all()
+
+
 def test_whole_numbers_turn_and_zoom_as_degrees():
     one, two = Simulator("mate-4v8-9", 3, 0), Simulator("mate-4v8-9", 3, 0)
     whole = np.random.default_rng(0).integers(0, 3, (3, 8))

@@ -210,3 +210,42 @@ class Half(AssignAll):
         chosen = np.zeros(mask.shape, np.int8)
         chosen[:, 0, : m // 2], chosen[:, n - 1, m // 2 :] = 1, 1
         return chosen.reshape(len(mask), -1)
+
+
+def test_in_a_decision_of_the_paper_the_targets_move_eleven_times():
+    tracks = np.zeros((22, 2, 2))
+    tracks[:, 0, 0] = np.arange(22)
+    task = placed(CoordinatorTask(ONE.replace(extra_move_every=10)), 0, [(0, 0), (1, 1)], tracks)
+    for moved, ended in ((10, False), (21, True)):
+        task.step([[1, 0]])
+        assert task.simulator.state.target_position[0, 0, 0] == moved
+        assert task.simulator.track_ended.item() is ended
+    assert task.time.tolist() == [2]
+
+
+class Towards(Still):
+    """The scripted executor as a policy that observes only the packed rows of its own targets."""
+
+    calls = 0
+
+    def predict(self, observation, **options):
+        self.calls += 1
+        super().predict(observation)
+        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
+        sine, cosine, distance = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        bearing = np.degrees(
+            np.arctan2((sine * distance * mask).sum(-1), (cosine * distance * mask).sum(-1))
+        )  # of the mean position, as seen from the sensor
+        return np.array([0, 1, 2])[np.clip(np.floor(bearing / 5), -1, 1).astype(int)], None
+
+
+def test_a_policy_as_executor_is_called_in_one_batch():
+    policy = Towards()
+    features = ("bearing_sin", "bearing_cos", "distance")
+    ours = CoordinatorTask("hit-mac", 30, 7, executor=policy, executor_features=features, padding="masked")
+    scripted = CoordinatorTask("hit-mac", 30, 7)
+    for action in np.random.default_rng(0).integers(0, 2, (5, 30, 20)):
+        action[:, ::5] = 1  # no sensor is idle
+        np.testing.assert_allclose(ours.step(action), scripted.step(action), atol=1e-9)
+    assert (policy.calls, policy.seen["pairs"].shape) == (50, (120, 5, 3))
+    np.testing.assert_array_equal(ours.simulator.state.heading, scripted.simulator.state.heading)
