@@ -42,6 +42,7 @@ def installed(tmp_path_factory):
     return folder / "site"
 
 
+@pytest.mark.slow
 def test_the_wheel_has_one_package_with_all_its_files(installed):
     assert {path.name for path in installed.iterdir()} - {"bin"} == {"hitmac", f"hitmac-{VERSION}.dist-info"}
     assert (installed / "bin" / "hitmac").is_file()
@@ -55,6 +56,7 @@ def test_the_wheel_has_one_package_with_all_its_files(installed):
     assert not any(path.is_symlink() for path in package.rglob("*"))
 
 
+@pytest.mark.slow
 def test_it_stands_beside_packages_of_another_project(installed, tmp_path):
     for file in ("train.py", *(f"{name}/__init__.py" for name in NAMES)):
         (tmp_path / file).parent.mkdir(exist_ok=True)

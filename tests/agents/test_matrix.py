@@ -87,6 +87,7 @@ def train_each(job, rows, executors, folder):
             raise AssertionError(f"{job} with {row}: {error}") from error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ONE_TEAM)
 def test_every_pair_of_a_job_a_scene_and_a_critic(job, executors, tmp_path):
     of_all = {"job": tuple(ONE_TEAM), "scene": tuple(SCENES), "critic": (None, *CRITICS), "executor": tuple(executors)}
@@ -196,6 +197,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [job for job in ONE_TEAM if job != "coverage-ppo"])  # which has coverage's options
 def test_every_pair_of_options(job, executors, tmp_path):
     train_each(job, pairwise(VALUES | OWN[job]), executors, tmp_path)
@@ -208,6 +210,7 @@ PLAYED = {"by rate": BY_RATE, "duel": DUEL, "duel by rate": DUEL.replace(action=
 FAST = {"teacher": "belief-planner-fastest"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", ["coverage", "executor", "coordinator"])
 def test_every_role_decides_steps_and_rates_in_games(job, tmp_path):
     values = {

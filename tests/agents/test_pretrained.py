@@ -19,6 +19,7 @@ from hitmac.envs import load_scenario
 from tools.publish import main
 
 
+@pytest.mark.slow
 def test_pretrained_policies_cover_what_their_cards_claim():
     cards = {f"pretrained:{name}": (pretrained_folder(name) / "card.md").read_text() for name in pretrained()}
     claims = {name: re.search(r"On `([\w-]+)`: coverage ([\d.]+)", card).groups() for name, card in cards.items()}
@@ -72,6 +73,7 @@ def runs(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.slow
 def test_the_policy_of_a_run_with_its_card(runs, error_of, monkeypatch):
     def refused(*arguments):
         return error_of(main, *arguments, "--note", "x")

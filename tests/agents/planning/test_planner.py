@@ -192,6 +192,7 @@ def game(scenario, **places):
     return agent, task
 
 
+@pytest.mark.slow
 def test_the_lens_of_a_game_aims_many_steps_ahead():
     """At 90 degrees the range is 500, at 45 degrees 707; a step of 2.5 degrees does not yet show the target."""
     agent, task = game(GAME.replace(random_discs=0), target_position=[(700, 0)])
@@ -478,6 +479,7 @@ UNSTEADY = {"leave_rate": 0.05, "return_rate": 0.1, "failure_rate": 0.1, "recove
 NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 0.2}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knowledge", "scenario", "options"),
     [
@@ -554,6 +556,7 @@ def test_every_walk_knowledge_and_decision_can_be_played():
             failed = ~task.simulator.state.working
 
 
+@pytest.mark.slow
 def test_planners_cover_more_than_what_they_build_on():
     """Foresight beats greed, beliefs beat what is seen now, motion on rails and knowledge of motors and noise their
     lack."""

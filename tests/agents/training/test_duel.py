@@ -19,6 +19,7 @@ def play(here, monkeypatch):
     return lambda *options, **more: here("duel", *options, **more)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_in_any_training_continues_as_if_never_stopped(play):
     steps = play("--run-dir", "whole", *TINY, "--iterations", 1)
     whole = json.loads(Path("whole/population.json").read_text())

@@ -47,8 +47,8 @@ SEARCH |= {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim":
     ("job", "algorithm", "options", "steps", "baseline", "margin"),
     [
         ("coverage", "imitation", SCENES_16 | {"weight_dim": 32}, 16 * 96, "greedy", 0.03),
-        ("coverage", "imitation", SEARCH, 32 * 16 * 8, "random", 0.1),
-        ("coverage-ppo", "ppo", PPO_2X2 | FAST, 10_240, "random", 0.15),
+        pytest.param("coverage", "imitation", SEARCH, 32 * 16 * 8, "random", 0.1, marks=pytest.mark.slow),
+        pytest.param("coverage-ppo", "ppo", PPO_2X2 | FAST, 10_240, "random", 0.15, marks=pytest.mark.slow),
         ("coordinator", "ppo", FAST | SHORT | {"batch_size": 64}, 4_000, "assign-all", 0.05),
         ("coordinator", "a2c", FAST | PAPER, 6_000, "assign-all", 0.03),
         ("coordinator", "imitation", FAST | SCENES_16, 16 * 100, "assign-all", 0.1),
@@ -69,6 +69,7 @@ def check_executor(policy, config, scenario):
     assert found["trained"]["reward"]["mean"] > max(found[name]["reward"]["mean"] for name in ("still", "random")) + 0.2
 
 
+@pytest.mark.slow
 def test_an_executor_learns_by_imitation():
     check_executor(*learn(options_of("executor", "imitation", num_envs=16, batch_size=64), 12_000))
 
@@ -93,6 +94,7 @@ def test_both_levels_learn_to_play_a_game_from_a_planner(tmp_path):
     assert found["trained"] > max(found["mate:greedy"], found["mate:random"] + 0.15)
 
 
+@pytest.mark.slow
 def test_both_levels_of_hit_mac_cover_more_together_than_random_turns(tmp_path):
     both = dataclasses.replace(with_defaults(HitMacOptions, "ppo"), num_envs=32, weight_dim=16)
     executor, coordinator = levels(both, tmp_path)

@@ -79,6 +79,7 @@ def test_warnings(found, metric, entropy, name, warned):
     assert all(words in line for words, line in zip(warned, lines, strict=True))
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_results_of_the_page_whatever_its_name(here, capsys):
     run = Path("planner")  # also an agent
     here("coverage-ppo", "--run-dir", run, "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, reported=True)

@@ -89,6 +89,7 @@ def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, opti
     assert whole["progress/updates"].item() > 0
 
 
+@pytest.mark.slow
 def test_a_killed_training_continues_as_if_never_interrupted(here, refused, tmp_path):
     asked = ["coverage-ppo", "--total-steps", 16 * 30, *SMALL]
     process = started(tmp_path, [*asked, "--run-dir", "killed"], ["killed"])

@@ -84,6 +84,7 @@ def test_the_last_line_of_a_log_has_no_progress_bar(tmp_path):
 # --- groups ---
 
 
+@pytest.mark.slow
 def test_a_broken_group_is_continued_and_evaluated_together(here, refused, capsys):
     group = ["--total-steps", 32, "--seed", 4, "--seeds", 2, *SMALL]
     with pytest.raises(SystemExit):
@@ -121,6 +122,7 @@ def test_a_broken_group_is_continued_and_evaluated_together(here, refused, capsy
     assert not is_finished(options)
 
 
+@pytest.mark.slow
 def test_levels_with_several_seeds(here):
     here("executor", "--run-dir", "executors", "--seeds", 2, "--total-steps", 64, *SMALL, evaluated=True)
     found = evaluated("executors")
@@ -224,6 +226,7 @@ def test_both_levels_are_trained_and_a_finished_executor_stays_as_it_is(here, ca
     assert held.read_bytes() == Path("planner/executor/checkpoint/policy.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_both_levels_and_their_executors_with_several_seeds(here):
     small = ["--executor-steps", 256, "--coordinator-steps", 64]
     here("hit-mac", "--run-dir", "all", "--seeds", 2, *PAIR, *small, evaluated=True)

@@ -51,6 +51,7 @@ def twice(number):
 """
 
 
+@pytest.mark.slow
 def test_processes_compile_a_kernel_once_until_a_called_function_changes(tmp_path):
     """Processes in any folder that start together share the cache; without a place to write, each compiles."""
     package = tmp_path / "package"

@@ -60,7 +60,7 @@ def test_a_new_task_has_options_is_listed_and_takes_its_name(guard, capsys):
     with pytest.raises(ValueError, match=r"bonus is -1.0; it must be 0 or more"):
         make_task(guard, bonus=-1)
     list_environments([])
-    assert "  dsn/Guard-v0           6 steps; see any target\n" in capsys.readouterr().out
+    assert "  dsn/Guard-v0            6 steps\n      see any target\n" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Other is named 'Guard', which is the name of another task"):
         envs.register_task(type("Other", (GuardTask,), {}))
     for taken in ("motion", "distance", "beliefs"):
@@ -68,6 +68,7 @@ def test_a_new_task_has_options_is_listed_and_takes_its_name(guard, capsys):
             envs.register_observer(taken, Observer)
 
 
+@pytest.mark.slow
 def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path, monkeypatch, capsys):
     from hitmac import train
 

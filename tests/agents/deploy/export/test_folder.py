@@ -33,6 +33,7 @@ def test_what_cannot_be_exported_is_named_and_leaves_nothing(arguments, message,
     assert message in error_of(main, *arguments, "--scenario=hit-mac")
 
 
+@pytest.mark.slow
 def test_files_are_replaced_only_if_asked(flat, card_alone, tmp_path, capsys):
     own, old, plain = tmp_path / "own", copied(flat, tmp_path / "old", agent="before"), tmp_path / "plain"
     foreign = tmp_path / "foreign"
@@ -80,7 +81,10 @@ def test_a_failure_leaves_nothing_and_keeps_earlier_files(flat, tmp_path, monkey
     assert (old / "policy.onnx").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", [*presets(), "city-20x30"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("mate")) for name in (*presets(), "city-20x30")],
+)
 def test_observations_of_the_site_are_those_of_the_scenario(name):
     scenario = load_scenario(name)
     site = json.loads(json.dumps(export_folder.site_of(scenario)))

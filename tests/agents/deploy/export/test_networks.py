@@ -94,6 +94,7 @@ def test_axes_of_any_size_have_names(flat):
     assert shapes["logits"] == ["batch", 1, "agents", 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -124,8 +125,15 @@ def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions
 
 @pytest.mark.parametrize(
     ("scene", "levels"),
-    [(BY_RATE, False), (load_scenario("mate-2v4-1").replace(action="rate", knowledge="full"), True)],
-    ids=["flat", "both levels in a game"],
+    [
+        pytest.param(BY_RATE, False, id="flat"),
+        pytest.param(
+            load_scenario("mate-2v4-1").replace(action="rate", knowledge="full"),
+            True,
+            id="both levels in a game",
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_policies_of_rates_are_exported(scene, levels, tmp_path):
     if levels:
@@ -143,6 +151,7 @@ def test_policies_of_rates_are_exported(scene, levels, tmp_path):
     np.testing.assert_allclose(got.reshape(expected.shape), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_recurrent_policy_takes_its_state_and_returns_it(tmp_path):
     shared = load_scenario("hit-mac").replace(knowledge="shared")
     agent = agent_of(shared, features=RECURRENT_FEATURES, memory="recurrent")

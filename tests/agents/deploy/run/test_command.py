@@ -124,6 +124,7 @@ def test_a_failed_start_leaves_no_log_and_names_cameras_that_do_not_answer(site,
     assert capsys.readouterr().err.count("does not answer yet: ") == 2
 
 
+@pytest.mark.slow
 def test_orders_follow_detections_by_udp_until_a_signal_and_neither_they_nor_passwords_are_logged(site):
     secret = {**os.environ, "HITMAC_MQTT_PASSWORD": "sesame"}
     lines = [json.dumps({"camera": camera, "detections": [[123.25, -77.5]]}).encode() for camera in range(2)]
