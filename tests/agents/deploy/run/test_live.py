@@ -172,7 +172,7 @@ def test_a_port_that_cannot_be_opened_is_named(live, port):
 
 
 @pytest.fixture
-def tab(browser, live, clock):
+def tab(live, clock, browser):  # the browser leaves the page before the server ends
     """A page at which nothing expires while the machine is busy."""
     live.publish(frame(live))
     browser.open(live.address)
@@ -275,7 +275,7 @@ def test_states_and_zones_are_shown(tab, live):
     assert tab.run("document.getElementById('with-pictures').hidden")
 
 
-def test_a_picture_is_shown_with_its_boxes(browser, serve, clock):
+def test_a_picture_is_shown_with_its_boxes(serve, clock, browser):
     live = serve(stills=Shot(), private=[[[0, 0], [100, 0], [100, 100]]])
     live.publish(frame(live, boxes=[[2, 0.25, 0.25, 0.75, 0.75], [1, 0, 0, 1, 1]]))
     browser.open(live.address)
