@@ -176,7 +176,6 @@ def test_a_picture_of_a_scene_lies_under_the_lines():
     np.testing.assert_allclose((*shown.axes[0].get_xlim(), *shown.axes[0].get_ylim()), picture.extent)
 
 
-@pytest.mark.slow
 def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():
     scenario = load_scenario("random").replace(num_targets=12)
     dense, listed = (load_agent(f"pretrained:any-size{end}", scenario) for end in ("", ":nearest=11"))

@@ -189,7 +189,6 @@ def test_decisions_in_an_episode_depend_on_that_episode_alone(name):
     assert player.get_state()
 
 
-@pytest.mark.slow
 def test_an_opponent_does_not_go_on_in_a_scene_that_waits():
     both, alone = (TransportTask(SMALL, scenes, 0, opponent="belief-planner-fastest") for scenes in (2, 1))
     moves = np.random.default_rng(0).integers(0, 17, (30, 1, 4))

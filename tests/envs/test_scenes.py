@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from hitmac.envs import FEATURES, TASKS, Simulator, load_scenario, presets
+from hitmac.envs import FEATURES, TASKS, Simulator, presets
 from hitmac.envs.base import threads
 from hitmac.envs.observation import Observer
 from tests.envs.scenes import UNNAMED, scenarios
 
-COURTS = [name for name in presets() if load_scenario(name).placement == "rails"][1:]  # the first is tested at once
 ROLES = {True: ("agent", "targets"), False: ("agent", "executor", "coordinator")}
 PLAYED = [
-    pytest.param(task, name, marks=[pytest.mark.slow] * (name == "tilting" or name in COURTS))
+    (task, name)
     for name in presets()
     for task in TASKS.values()
     if name != "city" and task.spec.role in ROLES[name.startswith("mate")]  # test_city

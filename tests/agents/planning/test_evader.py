@@ -115,7 +115,6 @@ def test_scenes_do_not_depend_on_their_batch_and_others_are_left_alone():
     np.testing.assert_array_equal(agent.values(three, ~starts), again)
 
 
-@pytest.mark.slow
 def test_most_bounties_arrive_past_greedy_cameras():
     """Greedy targets keep about 0.37 of them."""
     duel = Simulator(SCENE, 3, 9_000_000_100, num_threads=1)

@@ -206,7 +206,6 @@ def test_the_lens_of_a_game_aims_many_steps_ahead():
     assert task.simulator.state.field_of_view.item() <= 90 * (500 / 700) ** 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("disc", "seen"), [((300, 0, 60), 0), ((300, 200, 60), 1), ((300, 0, 0), 1)])
 def test_a_plan_knows_the_discs_of_a_game(disc, seen):
     """The value of staying is the number of sub-steps with the target in view."""
@@ -219,7 +218,6 @@ def test_a_plan_knows_the_discs_of_a_game(disc, seen):
         agent.predict({name: shown[name] for name in ("pairs", "mask")})
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("spent", [0, 0.5, 1])
 def test_a_target_without_a_bounty_counts_by_its_share(spent):
     scene = GAME.replace(random_discs=0, knowledge="shared")
@@ -513,7 +511,6 @@ def test_plans_are_those_of_all_targets_where_the_lists_hold_all(knowledge, scen
     assert compared >= 16
 
 
-@pytest.mark.slow
 def test_lists_of_as_many_as_are_present_are_observations_of_all_and_others_hide_the_rest():
     agent = small(MANY)
     simulator = Simulator(MANY, 3, 0)
@@ -532,7 +529,6 @@ def test_lists_of_as_many_as_are_present_are_observations_of_all_and_others_hide
 # --- in use ---
 
 
-@pytest.mark.slow
 def test_every_walk_knowledge_and_decision_can_be_played():
     rates = {"failure_rate": 0.1, "recovery_rate": 0.3, "leave_rate": 0.1, "return_rate": 0.3, "position_noise": 10.0}
     scenarios = [

@@ -79,7 +79,6 @@ def test_sensors_on_rails_keep_their_places(name):
         assert not actions[:, 4:].any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RULES)
 def test_lists_that_hold_all_targets_in_range_decide_as_all_do(name):
     agent = load_agent(name, MANY).policy
@@ -95,7 +94,6 @@ def test_lists_that_hold_all_targets_in_range_decide_as_all_do(name):
     assert used > 40
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SCRIPTED if load_agent(name, MANY).policy.near() is None])
 def test_agents_that_need_all_targets_refuse_lists(name):
     agent = load_agent(name, MANY).policy

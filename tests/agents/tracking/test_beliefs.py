@@ -148,7 +148,6 @@ def test_reports_with_errors_may_be_late_or_rare(delay, gap):
     np.testing.assert_allclose(means, (290 + 10 * (gap + delay), 0), atol=4)
 
 
-@pytest.mark.slow
 def test_targets_that_carry_are_expected_to_go_round_views():
     """The way to the fourth warehouse is in view; some of those on it go round, and reach it."""
     scene = load_scenario("mate-2v4-0").replace(

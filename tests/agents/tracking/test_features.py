@@ -84,7 +84,6 @@ def test_a_lens_tells_what_it_would_see_alone():
             np.testing.assert_array_equal(alone[1], every[1])
 
 
-@pytest.mark.slow
 def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
     """The mean positions in 20 steps are nearer to the targets than those straight ahead."""
     scene = load_scenario("mate-4v8-0").replace(knowledge="full", min_speed=10, max_speed=20)

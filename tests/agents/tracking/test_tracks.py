@@ -179,7 +179,6 @@ def test_new_unseen_targets_are_expected_at_a_constant_rate():
     assert state.weight[0, 0, -1].sum() == pytest.approx(3.0 + 10 * 0.002 * 3.0)
 
 
-@pytest.mark.slow
 def test_neighbours_exchange_tracks_in_range():
     for reach, rows in ((2000.0, [0, 1]), (1000.0, [0])):
         tracker, state = Tracks(HALL.replace(knowledge="neighbours", communication_range=reach)), None

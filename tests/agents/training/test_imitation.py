@@ -94,7 +94,6 @@ def test_the_values_of_rates_by_hand():
             assert row[RATES.index(rate)].item() == pytest.approx(value, abs=1e-6)
 
 
-@pytest.mark.slow
 def test_the_best_rates_are_those_of_the_teachers_steps():
     tilting = BY_RATE.replace(tilt_limits=((5, 75),), tilt_step=5, mount_height=100, vertical_view=24)
     for scenario, second in ((BY_RATE, ()), (load_scenario("mate-2v4-0"), (1.0, -1.0)), (tilting, (-1.0, 1.0))):
@@ -359,7 +358,6 @@ def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch)
         assert {slot for at, slot in drawn if at == now} <= ({0} if now == 1 else {(now - 1) % 3, (now - 2) % 3})
 
 
-@pytest.mark.slow
 def test_a_training_is_shown_the_nearest():
     near = {"nearest": 3, "radius": 1200.0, "neighbours": 2}
     options = CoverageOptions(

@@ -52,11 +52,7 @@ LEARNERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("job", "scene", "options"),
-    [pytest.param(*row, marks=[pytest.mark.slow] * row[1].startswith("mate")) for row in LEARNERS],
-    ids=[f"{job}-{scene}" for job, scene, _ in LEARNERS],
-)
+@pytest.mark.parametrize(("job", "scene", "options"), LEARNERS, ids=[f"{job}-{scene}" for job, scene, _ in LEARNERS])
 def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, options, tmp_path):
     small = {"num_envs": 3, "rollout_steps": 3, "batch_size": 4, "weight_dim": 4, "episode_steps": 5}
     nameless = {"identities": False, "false_detections": 0.1} if scene == "nameless" else {}

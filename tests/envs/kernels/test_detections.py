@@ -212,7 +212,6 @@ def test_all_orders_are_equally_likely():
         assert_share((orders == order).sum(), len(orders), 1 / 6)
 
 
-@pytest.mark.slow
 def test_large_scenes_are_observed_as_small_ones():
     """A sensor looks only nearby from 10,000 pairs on."""
     small = Scenario(

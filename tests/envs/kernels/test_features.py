@@ -179,7 +179,6 @@ def test_velocities_over_the_top_speed_are_shown_at_the_bound(speed):
         np.testing.assert_allclose(observed(simulator, *VELOCITIES).ravel(), np.clip(exact, -1, 1), atol=1e-6)
 
 
-@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     scenarios(rails=False, tilts=False),

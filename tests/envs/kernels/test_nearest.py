@@ -7,16 +7,18 @@ from hitmac.envs import FEATURES, Scenario, Simulator, allocation, load_scenario
 from hitmac.envs.observation import Observer
 from tests.envs.kernels.neighbourhoods import nearest_of
 
-pytestmark = pytest.mark.slow  # lists of the nearest have kernels of their own
-
 ALL = tuple(FEATURES)
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("mixed", {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5}),
-        ("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}),
+        pytest.param(
+            "mixed",
+            {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}, marks=pytest.mark.slow),
         ("volleyball-4", {"knowledge": "shared"}),
     ],
 )

@@ -6,8 +6,6 @@ import pytest
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.parts.streets import make_streets
 
-pytestmark = pytest.mark.slow  # streets have kernels of their own
-
 SMALL = load_scenario("city-12x30").replace(leave_rate=0.05, return_rate=0.3, extra_move_every=3, speed_noise=0.2)
 
 
@@ -30,6 +28,7 @@ def test_blocks_leave_streets_of_the_width():
     assert np.isclose((high - low).sum(-1).reshape(6, 4), [28, 24, 28, 24]).all()
 
 
+@pytest.mark.slow
 def test_targets_keep_to_the_streets_turn_at_crossings_and_cameras_stand_at_them():
     simulator = Simulator(SMALL, 20, 0)
     for axis, line in enumerate(lines(SMALL)):

@@ -74,7 +74,6 @@ def test_tilts_end_at_the_limits_and_count_as_turns_once():
     assert (state.turned, state.tilt[0].tolist()) == (3, [45, 50, 35, 45])
 
 
-@pytest.mark.slow
 def test_the_executor_pays_for_tilts():
     rewards = []
     for tilt in (0, 1):
@@ -84,7 +83,6 @@ def test_the_executor_pays_for_tilts():
     assert rewards[1] == pytest.approx(rewards[0] - 0.25)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("zoom", [(), (20, 60)])
 def test_shares_of_a_step_are_commanded_beside_rates(zoom):
     scenario = ONE.replace(turn_rates=40, time_step=0.5, zoom=zoom)

@@ -38,7 +38,6 @@ def test_rewards_by_hand():
     assert failed.step([[1]]) == failed.rewards.item() == 0
 
 
-@pytest.mark.slow
 def test_a_sensor_pays_for_turning_as_long_as_its_motor_turns():
     motor = ONE.replace(turn_rates=45, command_delay=1, pan_limits=[(-150, 150)])
     task = placed(ExecutorTask(motor, turn_cost=0.5), 0, [(-500, 0), (-500, 1)])

@@ -73,7 +73,6 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     assert str(site) not in (site / "run.jsonl").read_text()
 
 
-@pytest.mark.slow
 def test_cameras_that_tilt_and_zoom_are_rehearsed_logged_and_shown(site, capsys):
     parts = ["zoom=[30, 120]", "zoom_step=20", "tilt_limits=[[10, 70]]", "mount_height=4", "tilt_step=10"]
     run = rehearsed(*(word for part in parts for word in ("--set", part)), minutes=0.02)
