@@ -23,7 +23,6 @@ def test_every_row_can_be_made():
             check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
 
 
-@pytest.mark.slow
 def test_rows_are_made_once_and_joined(tmp_path, error_of, capsys, monkeypatch):
     monkeypatch.setattr(reproduce, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
     place = ["--run-dir", str(tmp_path), "--quick"]

@@ -203,7 +203,6 @@ def test_an_opponent_does_not_go_on_in_a_scene_that_waits():
 # --- learned targets ---
 
 
-@pytest.mark.slow
 def test_a_saved_policy_plays_the_best_move_of_every_target_also_at_other_sizes(tmp_path):
     policy, config = untrained(SMALL, "Transport", features=("entities",), noise=1.0)
     save_policy(tmp_path, policy, config)

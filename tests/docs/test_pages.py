@@ -300,7 +300,6 @@ def test_a_site_is_made_from_what_you_have(run):
     assert printed[-1].startswith("site.png: no camera can ever see ")
 
 
-@pytest.mark.slow
 def test_cameras_turn_as_the_page_says(run):
     """The commands of the page in a row, shorter; a detector sends to the second by UDP."""
     SITE.replace(time_step=0.05).save("site.yaml")
@@ -342,7 +341,6 @@ def port():
         yield server.port
 
 
-@pytest.mark.slow
 def test_a_camera_is_calibrated_as_the_page_says(run, port):
     """The commands of the page in a row, with the rows of the example; the line has its place in the run."""
     Path("examples").symlink_to(ROOT / "examples")
@@ -459,7 +457,6 @@ def test_the_reference_has_every_public_name_once(extension, package):
     assert sorted(names) == sorted(importlib.import_module(package).__all__)
 
 
-@pytest.mark.slow
 def test_the_example_of_every_environment_runs(extension):
     pages = extension("environment_pages")
     assert pages.AGENTS.keys() == TASKS.keys()

@@ -60,7 +60,6 @@ def bounded(scenario):
     return scenario.replace(zoom=(), tilt_limits=(), walk=walk, whole_numbers=False, **fixed)
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(scenario=scenarios().map(bounded), seed=st.integers(0, 10**9))
 def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_claim(scenario, seed):
@@ -202,13 +201,11 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
     assert len(set(map(tuple, best))) > 2
 
 
-@pytest.mark.slow
 def test_a_motor_turns_no_slower_than_its_lowest_rate():
     scenes = RAILS.replace(turn_angle=1, turn_rates=(150, 150)), RAILS.replace(turn_angle=75)  # degrees in 0.5 s
     np.testing.assert_array_equal(*(compute_bound("within reach", scene, range(12), 3)[0] for scene in scenes))
 
 
-@pytest.mark.slow
 def test_a_target_that_two_must_see_is_within_the_reach_of_both():
     scene = RAILS.replace(rails=[SQUARE[:3]], num_sensors=2, num_targets=3, rail_step=700, target_values=(1, 0, 5))
     one, two = (compute_bound("within reach", scene.replace(seen_by=k), range(12), 2)[0] for k in (1, 2))

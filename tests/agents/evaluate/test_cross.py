@@ -48,7 +48,6 @@ def test_a_table_fits_a_terminal_and_leaves_out_intervals_first():
 SMALL = load_scenario("mate-2v4-0").replace(cargoes=1)
 
 
-@pytest.mark.slow
 def test_a_match_is_played_until_all_is_delivered():
     found = play_match(RulePlayer("sensors", "greedy"), RulePlayer("targets", "greedy"), SMALL, range(3), 900)
     one, steps, coverage = Simulator(SMALL, 1, 2), 0, 0.0

@@ -114,7 +114,6 @@ def test_spaces_that_do_not_fit_are_refused():
             AttentionPolicy(space, action_space, lambda _: 1e-3, **options)
 
 
-@pytest.mark.slow
 def test_a_policy_that_learned_from_all_targets_decides_alike_on_lists_of_all():
     scenario = load_scenario("random").replace(num_targets=12)
     dense, listed = (load_agent(f"pretrained:any-size{end}", scenario) for end in ("", ":nearest=12"))

@@ -53,7 +53,6 @@ def test_the_planning_executor_plans_for_every_sensor_alone():
     assert executor.plan(rows["pairs"], rows["mask"] != 0)[0].shape == (6, 3)
 
 
-@pytest.mark.slow
 def test_the_scripted_executor_turns_as_the_coordinators_task_does():
     executor = {
         "executor": levels.ScriptedExecutor(),

@@ -192,7 +192,6 @@ def game(scenario, **places):
     return agent, task
 
 
-@pytest.mark.slow
 def test_the_lens_of_a_game_aims_many_steps_ahead():
     """At 90 degrees the range is 500, at 45 degrees 707; a step of 2.5 degrees does not yet show the target."""
     agent, task = game(GAME.replace(random_discs=0), target_position=[(700, 0)])
@@ -479,7 +478,6 @@ UNSTEADY = {"leave_rate": 0.05, "return_rate": 0.1, "failure_rate": 0.1, "recove
 NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 0.2}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("knowledge", "scenario", "options"),
     [

@@ -61,7 +61,6 @@ class Grid:
         self.belief /= self.belief.sum()
 
 
-@pytest.mark.slow
 def test_particles_are_the_bayesian_grid():
     """A walk at random, seen once, then looked for in vain by two sweeping sensors: total variation at most 0.06."""
     tracker = ParticleTracker(ROOM, 1, particles=20_000, seed=3)

@@ -109,7 +109,7 @@ def test_a_target_that_leaves_is_forgotten_and_one_that_nobody_looks_for_is_not(
         assert (list(found(tracker, state)) == [1]) == lasts
 
 
-@pytest.mark.parametrize("knowledge", ["shared", pytest.param("neighbours", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("knowledge", ["shared", "neighbours"])
 def test_a_sensor_that_has_not_looked_is_no_evidence_and_keeps_its_view(knowledge):
     tracker, state = Tracks(HALL.replace(knowledge=knowledge, walk="still", communication_range=2000.0)), None
     for _ in range(10):

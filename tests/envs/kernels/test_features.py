@@ -112,9 +112,7 @@ class Looking:
         return np.zeros(24, int), None
 
 
-@pytest.mark.parametrize(
-    ("name", "every"), [("goals", 1), ("random", 0), ("bounce", 3), pytest.param("tracks", 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("name", "every"), [("goals", 1), ("random", 0), ("bounce", 3), ("tracks", 1)])
 def test_a_velocity_observed_is_the_difference_of_places_observed(name, every):
     """At every look, also those of an executor between an extra move and the next."""
     scenario = NOISY.replace(walk="still" if name == "tracks" else name, extra_move_every=every)

@@ -80,7 +80,6 @@ def checked(scenario, seed, steps):
     return simulator
 
 
-@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     scenarios(tilts=False), st.sampled_from(PARTIAL), st.floats(0, 3), st.integers(1, 3), st.integers(0, 4),
@@ -209,7 +208,6 @@ def test_targets_placed_at_the_start_were_never_elsewhere():
     assert simulator.known.known_position[0, 0, 0, 0] > 0
 
 
-@pytest.mark.slow
 def test_the_scripted_executor_turns_to_where_a_target_was_last_seen():
     scenario = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0)
     own = scenario.replace(knowledge="own", placement="rails", rails=[[(0, 0)]])  # compiled for the courts anyway

@@ -13,12 +13,8 @@ ALL = tuple(FEATURES)
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        pytest.param(
-            "mixed",
-            {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}, marks=pytest.mark.slow),
+        ("mixed", {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5}),
+        ("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}),
         ("volleyball-4", {"knowledge": "shared"}),
     ],
 )
@@ -85,7 +81,9 @@ def small_and_large(scenario, monkeypatch, scenes=3, threads=1):
     return small, large
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "a crowd")) for name in LARGE])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("all kinds", "shared"))) for name in LARGE]
+)
 def test_a_look_at_what_is_near_changes_nothing(name, monkeypatch):
     scenario = LARGE[name]
     small, large = small_and_large(scenario, monkeypatch)

@@ -152,7 +152,6 @@ def turned(simulator, *actions):
     return simulator.state.heading[0].tolist(), int(simulator.state.turned[0])
 
 
-@pytest.mark.slow
 def test_a_turn_beyond_a_limit_is_a_stay_that_costs_nothing():
     simulator = Simulator(SITE.replace(sensor_headings=(83, 90, 0)), 2, 0)
     assert turned(simulator, LEFT, RIGHT, LEFT) == ([88, 90, 10], 2)

@@ -1,7 +1,6 @@
 """Streets of a city: walls along them, sensors at crossings, targets that keep to them."""
 
 import numpy as np
-import pytest
 
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.parts.streets import make_streets
@@ -28,7 +27,6 @@ def test_blocks_leave_streets_of_the_width():
     assert np.isclose((high - low).sum(-1).reshape(6, 4), [28, 24, 28, 24]).all()
 
 
-@pytest.mark.slow
 def test_targets_keep_to_the_streets_turn_at_crossings_and_cameras_stand_at_them():
     simulator = Simulator(SMALL, 20, 0)
     for axis, line in enumerate(lines(SMALL)):

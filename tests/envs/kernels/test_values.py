@@ -86,7 +86,6 @@ def test_without_a_value_coverage_is_one_and_not_observed():
     assert np.isnan(simulator.observed_coverage[0])
 
 
-@pytest.mark.slow
 def test_the_executors_goals_count_by_value():
     task = ExecutorTask(HAND.replace(field_of_view=90, target_values=(1, 2, 0, 0)), 1, 0, turn_cost=0)
     task.simulator.place(heading=[0, 0, 0], **PLACES)

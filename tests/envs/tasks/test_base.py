@@ -68,7 +68,6 @@ def test_a_new_task_has_options_is_listed_and_takes_its_name(guard, capsys):
             envs.register_observer(taken, Observer)
 
 
-@pytest.mark.slow
 def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path, monkeypatch, capsys):
     from hitmac import train
 

@@ -143,7 +143,6 @@ def test_the_rewards_of_targets_are_their_parts_of_the_game_or_shared():
     assert plain.simulator.game.cargo.delivered.min() > 0
 
 
-@pytest.mark.slow
 def test_real_coverage_is_that_of_targets_with_a_bounty():
     """Neither it nor the reward of a duel counts targets by value."""
     valued = load_scenario(SMALL).replace(target_values=[0.0, 1.0, 2.0, 0.0])

@@ -81,10 +81,7 @@ def test_a_failure_leaves_nothing_and_keeps_earlier_files(flat, tmp_path, monkey
     assert (old / "policy.onnx").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * name.startswith("mate")) for name in (*presets(), "city-20x30")],
-)
+@pytest.mark.parametrize("name", [*presets(), "city-20x30"])
 def test_observations_of_the_site_are_those_of_the_scenario(name):
     scenario = load_scenario(name)
     site = json.loads(json.dumps(export_folder.site_of(scenario)))

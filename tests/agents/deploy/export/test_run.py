@@ -58,9 +58,7 @@ AGENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind == "nearest")) for kind in AGENTS]
-)
+@pytest.mark.parametrize("kind", AGENTS)
 def test_the_runner_decides_as_the_agent_does_in_an_episode(kind, runner_of):
     agent, scenario = AGENTS[kind](), SHARED if kind in ("shared", "recurrent") else BUSY
     own, simulator = runner_of(agent, scenario).Agent(), Simulator(scenario, 1, 3)

@@ -69,7 +69,6 @@ def show(browser, tmp_path):
     return save_and_open
 
 
-@pytest.mark.slow
 def test_a_page_plays_the_evaluated_episodes(browser, show):
     names = ["pretrained:flat", "pretrained:hit-mac", "planner"]
     evaluated = evaluate(names, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)["agents"]
@@ -161,11 +160,7 @@ def test_a_click_in_a_city_shows_the_lists_of_a_sensor(browser, show):
     assert browser.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["obstacles", "random", "large"]
-    + [pytest.param(name, marks=pytest.mark.slow) for name in ("volleyball-4", "detections", "mate-2v4-0")],
-)
+@pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large", "detections", "mate-2v4-0"])
 def test_every_kind_of_scene_is_drawn(name, browser, show):
     nameless = {"identities": False, "knowledge": "full"} if name == "detections" else {}
     scenario = load_scenario("hit-mac" if nameless else name).replace(**nameless)

@@ -60,7 +60,6 @@ def test_a_record_holds_the_episode(name, knowledge):
     assert ("age" in series) == (knowledge != "full")
 
 
-@pytest.mark.slow
 def test_a_record_of_two_teams_holds_the_cargo():
     scenario = load_scenario("mate-2v4-0")
     agent = load_agent("still", scenario)
@@ -95,7 +94,6 @@ def test_a_record_holds_the_attention_and_the_assignments():
         np.testing.assert_array_equal(shown["assigned"][t], episode.assigned[0])
 
 
-@pytest.mark.slow
 def test_a_record_without_identities_holds_detections_and_tracks():
     scenario = load_scenario("hit-mac").replace(knowledge="full", identities=False)
     agent = load_agent("planner", scenario)
@@ -163,7 +161,6 @@ def table_of(series, name, n, m):
     return table[..., :m]
 
 
-@pytest.mark.slow
 def test_a_record_of_a_large_scene_holds_lists():
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
     series = {name: unpacked(one) for name, one in record(agent, CITY, 0, 6)["series"].items()}
@@ -177,7 +174,6 @@ def test_a_record_of_a_large_scene_holds_lists():
             np.testing.assert_allclose(attended[t + 1], attention_to_all(agent, episode), atol=0.003)
 
 
-@pytest.mark.slow
 def test_beliefs_are_where_the_particles_are():
     scenario = load_scenario("hit-mac").replace(knowledge="shared")
     agent = load_agent("belief-planner-fastest", scenario)

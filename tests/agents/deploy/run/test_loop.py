@@ -202,7 +202,6 @@ def test_a_flood_and_a_slow_computer_are_reported_and_steps_left_out():
     assert np.diff(times(frames))[-10:] == pytest.approx(T, abs=1e-3)
 
 
-@pytest.mark.slow
 def test_a_planner_follows_the_tracks_of_a_walking_target():
     agent = load_agent("belief-planner-fastest", SITE)
     walking = [(time + 0.05, scan(name, time, [[-400.0 + 50.0 * time, 300.0]])) for time in EVERY for name in NAMES]

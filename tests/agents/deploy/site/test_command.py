@@ -33,7 +33,6 @@ def site(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.slow
 def test_a_plan_and_a_recording_make_a_site_that_runs(site, tmp_path):
     printed = site("make plan.geojson --cameras cameras.csv --metres").splitlines()
     assert printed[0] == "site.yaml: 20.0 m x 10.0 m, 5 walls; --origin 10.0 5.0"
