@@ -102,7 +102,6 @@ class EntityPolicy(AttentionPolicy):
     """
 
     features_extractor: EntityExtractor  # type: ignore[assignment]
-    extractor = EntityExtractor
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class EntityPolicy(AttentionPolicy):
         self.assigns, self.credit, self.candidates = False, "team", candidates
         self._own_options = {"candidates": candidates}
         self.decisions, self.num_actions = 1, _candidates_of(observation_space, action_space, candidates)
-        kwargs.setdefault("features_extractor_class", self.extractor)
+        kwargs.setdefault("features_extractor_class", EntityExtractor)
         given = {name: kwargs.pop(name) for name in ("encoder_config", *ENTITY_OPTIONS) if name in kwargs}
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(given)})
         ActorCriticPolicy.__init__(self, observation_space, action_space, lr_schedule, **kwargs)

@@ -335,7 +335,6 @@ class AttentionPolicy(ActorCriticPolicy):
     """
 
     features_extractor: AttentionExtractor
-    extractor: type[BaseFeaturesExtractor] = AttentionExtractor
 
     def __init__(
         self,
@@ -358,7 +357,7 @@ class AttentionPolicy(ActorCriticPolicy):
         if self.listed and self.assigns:
             raise ValueError("the observation lists the nearest targets; an assignment requires all targets")
         self.num_actions, self.decisions = sensor_choices(action_space, n, m)
-        kwargs.setdefault("features_extractor_class", self.extractor)
+        kwargs.setdefault("features_extractor_class", AttentionExtractor)
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})
         super().__init__(observation_space, action_space, lr_schedule, **kwargs)
 

@@ -95,7 +95,9 @@ class RecurrentPolicy(AttentionPolicy):
     """
 
     features_extractor: RecurrentExtractor
-    extractor = RecurrentExtractor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"features_extractor_class": RecurrentExtractor} | kwargs)
 
     def unroll(
         self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
