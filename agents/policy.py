@@ -231,13 +231,15 @@ class FittedActions(Adapted):
 
     def __init__(self, policy: Policy, trained: Scenario, scenario: Scenario) -> None:
         super().__init__(policy)
-        self.trained, self.scenario = trained, scenario
+        self.trained, self._decisions = trained, scenario.decisions
+        by_steps = (trained.action, scenario.action) == ("rate", "turn")
+        self._units = units_of(trained).mean(-1) if by_steps else None
 
     def _meant(self, actions: np.ndarray) -> np.ndarray:
         actions = actions.reshape(len(actions), -1)
-        if (self.trained.action, self.scenario.action) == ("rate", "turn"):
-            actions = steps_of(actions, units_of(self.trained).mean(-1))
-        return padded_actions(actions, self.trained.decisions, self.scenario.decisions)
+        if self._units is not None:
+            actions = steps_of(actions, self._units)
+        return padded_actions(actions, self.trained.decisions, self._decisions)
 
 
 class Memoryless(Adapted):

@@ -52,13 +52,17 @@ def run_trials(train: Callable[[str, str], None], jobs: Mapping[str, str], folde
     """
     from ray import tune
 
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # the only one that Tune handles
     failures = tune.FailureConfig(max_failures=MAX_FAILURES)
-    grid = tune.Tuner(
+    tuner = tune.Tuner(
         tune.with_resources(lambda trial: train(trial["run"], jobs[trial["run"]]), {"cpu": 1}),
         param_space={"run": tune.grid_search(list(jobs))},
         run_config=tune.RunConfig(name=".ray", storage_path=str(folder.resolve()), failure_config=failures, verbose=1),
-    ).fit()
+    )
+    on_sigterm = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # which Tune handles
+    try:
+        grid = tuner.fit()
+    finally:
+        signal.signal(signal.SIGTERM, on_sigterm)
     results = [grid[number] for number in range(len(grid))]
     failed = {one.config["run"]: one.error for one in results if one.error and one.config}
     return {run: str(error).strip().rpartition("\n")[2] for run, error in failed.items()}
