@@ -31,7 +31,7 @@ def test_soak_finds_a_reward_that_is_not_finite(monkeypatch):
         (soak, "--million -1", "--million is -1.0; it must be greater than 0"),
         (faults, "--trials 0", "--trials is 0; it must be at least 1"),
         (versions, "--pin torch", "--pin is torch; it must be NAME==VERSION"),
-        (versions, "--pythons python0", "--pythons is python0; none of them is found"),
+        (versions, "--pythons python0,false", "--pythons is python0,false; none of them runs"),
     ],
 )
 def test_a_tool_that_would_check_nothing_says_so(tool, arguments, message, monkeypatch, capsys):

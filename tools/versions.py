@@ -38,6 +38,12 @@ def constraints(kind: str, pinned: list[str]) -> str:
     return "".join(f"{name}=={version}\n" for name, version in versions.items())
 
 
+def runs(python: str) -> bool:
+    """Return True if a Python runs; those of pyenv that are not selected are found, and fail."""
+    found = shutil.which(python)
+    return found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
+
+
 def try_one(python: str, kind: str, pinned: list[str], tests: list[str]) -> list[str]:
     """Run the tests in a fresh environment; return a row of the table."""
     with tempfile.TemporaryDirectory(prefix="hitmac-versions-") as folder:
@@ -77,13 +83,13 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help=f"run all fast tests, not only {', '.join(SMOKE)}")
     options = parser.parse_args()
     kinds = options.kinds.split(",")
-    pythons = [name for name in options.pythons.split(",") if shutil.which(name)]
+    pythons = [name for name in options.pythons.split(",") if runs(name)]
     if unknown := set(kinds) - {"lowest", "newest"}:
         parser.error(f"--kinds is {options.kinds}; unknown is {', '.join(sorted(unknown))}: known are lowest, newest")
     if unpinned := [one for one in options.pin if not re.fullmatch(r"[\w.-]+==[\w.+]+", one)]:
         parser.error(f"--pin is {', '.join(unpinned)}; it must be NAME==VERSION")
     if not pythons:
-        parser.error(f"--pythons is {options.pythons}; none of them is found")
+        parser.error(f"--pythons is {options.pythons}; none of them runs")
     rows = [["Python", "versions", *SHOWN, "tests"]]
     for number, python in enumerate(pythons):
         for kind in kinds:
