@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -86,23 +86,27 @@ class Stop(threading.Event):
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Yield a request to stop, set by the first Ctrl-C or SIGTERM; a second one interrupts as usual."""
-    stop, numbers = Stop(), (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
+    """Yield a request to stop, set by the first Ctrl-C or SIGTERM; a second one interrupts as usual.
 
-    def handle(*handlers: Any) -> None:
-        for number, handler in zip(numbers, handlers, strict=True):
+    In another thread than the main one, as in a search that trains in several, no signal sets it.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    stop, numbers = Stop(), [signal.SIGINT, signal.SIGTERM] if main else []
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def handle(handlers: Mapping[signal.Signals, Any]) -> None:
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
     def on_signal(number: int, frame: object) -> None:
-        handle(*before)
+        handle(before)
         with suppress(OSError):  # print is not reentrant: the signal may have interrupted it
             os.write(1, b"\nstopping after this update: evaluating and saving (Ctrl-C again to abort)\n")
         stop.number = number
         stop.set()
 
     try:
-        handle(on_signal, on_signal)
+        handle(dict.fromkeys(numbers, on_signal))
         yield stop
     finally:
-        handle(*before)
+        handle(before)

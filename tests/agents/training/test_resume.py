@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from hitmac.agents.training import resume
 from hitmac.agents.training.config import JOBS, CoverageOptions, completed
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, locked, open_run, save_training, saved_progress
+from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs import load_scenario
 from hitmac.envs.base.streams import stream_keys
 from tests.agents.training.runs import SMALL, differences, started, state, steps_of, tensors
@@ -265,6 +267,17 @@ def test_a_signal_ends_the_training_after_the_update_and_resume_continues_it(her
     assert here("coverage", "--run-dir", "stopped", "--resume", at=2, number=signal.SIGTERM) == steps // 4
     here("coverage", "--run-dir", "stopped", "--resume")
     assert differences(state("whole"), state("stopped")) == []
+
+
+def test_any_thread_may_train():
+    """Only the main one may handle signals."""
+
+    def is_stopped():
+        with stop_on_signal() as stop:
+            return stop.is_set()
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(is_stopped).result() is False
 
 
 def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
