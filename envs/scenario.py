@@ -43,8 +43,8 @@ _FILES = {"tracks", "past_tracks", "background"}
 
 
 def _meanings(docs: Mapping[str, str | None]) -> str:
-    """Return the first line of each docstring, after its name."""
-    lines = {name: (text or "").splitlines()[0] for name, text in docs.items()}
+    """Return the first line of each docstring, after its name; ``python -OO`` leaves none."""
+    lines = {name: text.splitlines()[0] for name, text in docs.items() if text}
     return ";".join(f" `{name}`: {line[0].lower()}{line[1:-1]}" for name, line in lines.items()) + "."
 
 

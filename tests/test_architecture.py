@@ -106,3 +106,9 @@ assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.wr
 def test_an_import_brings_no_more_than_it_needs_and_in_a_checkout_short_names_the_same_classes(code):
     ended = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_docstrings_may_be_absent():
+    code = "import hitmac.agents"
+    ended = subprocess.run([sys.executable, "-OO", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
