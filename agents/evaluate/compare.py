@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -381,7 +382,7 @@ class _Bar(tqdm):
     """Progress bar that says "compiling" until the first step of an agent is done, and does not count that time."""
 
     def __init__(self, total: int, unit: str, progress: bool) -> None:
-        interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
+        interval = 0.2 if os.isatty(1) else 10.0  # rarely in a log file
         super().__init__(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
         self.name = ""
 

@@ -1,5 +1,6 @@
 """Learner of the default engine: its environments, teacher, clock, checks, and :class:`SB3Engine`, which updates it."""
 
+import os
 import sys
 import time
 import warnings
@@ -241,7 +242,7 @@ class TrainingClock:
         self.bar = tqdm(
             total=100,
             file=sys.stdout,
-            mininterval=0.5 if sys.stdout.isatty() else 10.0,  # a log needs no more
+            mininterval=0.5 if os.isatty(1) else 10.0,  # a log needs no more
             bar_format="training {percentage:3.0f}% |{bar:30}| {elapsed} < {remaining} {postfix}",
         )
 

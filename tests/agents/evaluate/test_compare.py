@@ -1,5 +1,8 @@
 """Evaluations are functions of their arguments; agents by name, path and object; metrics by hand."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.evaluate.compare import Episodes, _Bar
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.names import load_agent, load_executor
@@ -232,6 +235,12 @@ def test_executors_are_evaluated_on_their_own_task():
     np.testing.assert_allclose(found["agents"]["still"]["per_episode"]["reward"], reward)
     short = evaluate_executors({"still": "still"}, HIT_MAC.replace(episode_steps=2), **SHORT)
     assert short["sub_steps"] == 2  # the length of the scenario's episodes
+
+
+@pytest.mark.parametrize("output", [None, SimpleNamespace(write=str, flush=int)])
+def test_the_output_may_be_absent_or_no_file(output, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", output)
+    _Bar(1, "step", progress=True).begin("still")
 
 
 def test_the_bar_says_compiling_until_the_first_step_is_done(capsys):

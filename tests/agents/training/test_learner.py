@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,7 +75,8 @@ def test_means_over_a_rollout_are_of_whole_decisions_and_of_the_ends_of_episodes
     assert (callback.means["coverage"], callback.means["rotation"]) == pytest.approx(np.mean(found, 0))
 
 
-def test_the_clock_and_its_line():
+def test_the_clock_and_its_line(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=str, flush=int))  # no file
     engine = SimpleNamespace(progress=Progress(30.0), steps=2_500_000)
     clock = learner.TrainingClock(CoverageRewardOptions(minutes=1.0, total_steps=4_000_000), engine)
     for paused, seconds in ((True, 30), (False, 35)):
