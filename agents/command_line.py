@@ -114,9 +114,9 @@ def parse(
         # next rule.
         text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
-        if reason.startswith(("Missing", "The following arguments are required")):  # in newer and older versions
-            required = [option for option, value in names.items() if value is dataclasses.MISSING]
-            lacking = set(required) - {one.split("=")[0] for one in given}
+        required = [option for option, value in names.items() if value is dataclasses.MISSING]
+        lacking = set(required) - {one.split("=")[0] for one in given}
+        if lacking and reason.startswith(("Missing", "The following arguments are required")):  # newer, older versions
             reason = f"{' and '.join(sorted(lacking, key=required.index))} must be given"
         for problem, kind in (
             ("invalid literal for int() with base 10", "whole "),

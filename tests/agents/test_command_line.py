@@ -41,6 +41,7 @@ def test_options_are_typed_and_the_first_may_stand_without_its_name():
         (["--rate", "half"], "--rate is 'half'; it must be a number (see --help)"),
         (["--sed", "5"], "(did you mean --seed?)"),
         (["--files", "--seed", "5"], "--files is given without a value"),
+        (["--seed"], "'--seed'"),
         (["--import", "nowhere"], "--import: no module nowhere in the current directory, nor installed"),
     ],
 )
