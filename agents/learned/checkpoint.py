@@ -207,7 +207,7 @@ def load_policy(
     with torch.device("meta"):  # without memory: a configuration may ask for more than there is
         check_tensors(build_policy(config, scenario), tensors, path)
     with torch.random.fork_rng():  # first weights, which are replaced: a training that loads draws the same numbers
-        policy = build_policy(config, scenario)
+        policy = build_policy(config, scenario).float()  # PyTorch's default may be another type
     put_tensors(policy, tensors, path)
     policy.set_training_mode(False)
     return policy, config

@@ -53,6 +53,18 @@ def test_loading_draws_no_random_numbers():
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.fixture
+def _float64():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("_float64")
+def test_a_policy_is_loaded_where_numbers_are_of_another_type():
+    assert load_policy(pretrained.FOLDER / "flat")[0].predict(observed())[0].shape == (3, 4)
+
+
 def test_a_policy_of_one_sensor_acts_for_all(tmp_path):
     policy, _ = saved(tmp_path, options={"per_sensor": True}, encoder="mlp")
     shown = observed()
