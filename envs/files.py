@@ -30,7 +30,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         temporary.touch()
         mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)  # some writers choose another
         yield temporary
-        with temporary.open("rb") as written:
+        with temporary.open("r+b") as written:  # Windows flushes only files that can be written to
             os.fsync(written.fileno())
         temporary.chmod(mode)
         os.replace(temporary, path)

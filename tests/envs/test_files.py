@@ -17,6 +17,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_is_flushed_by_a_handle_that_may_write(tmp_path, monkeypatch):
+    """Windows refuses others."""
+    monkeypatch.setattr(os, "fsync", lambda file: os.write(file, b""))
+    write_text(tmp_path / "file.txt", "text")
+    assert (tmp_path / "file.txt").read_text() == "text"
+
+
 def test_links_and_permissions_stay(tmp_path):
     real, link, usual, own = (tmp_path / name for name in ("real.txt", "link.txt", "usual", "own"))
     real.write_text("old")
