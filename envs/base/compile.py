@@ -10,7 +10,7 @@ a cache on disk that notices edits to called functions, by `kernel`.
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -152,16 +152,17 @@ def kernel(function: Callable) -> Callable:
 
 @contextmanager
 def _turn(path: str) -> Iterator[None]:
-    """Lock a file, so that of several processes that need a kernel at once, one compiles it and the others load it."""
-    if fcntl is None:
+    """Lock a file, so that of several processes that need a kernel at once, one compiles it and the others load it.
+
+    On a file system without locks, as of some clusters, or with the file of another user, all compile.
+    """
+    with ExitStack() as turn:
+        if fcntl is not None:
+            with suppress(OSError):
+                file = turn.enter_context(open(path, "w"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+                turn.callback(fcntl.flock, file, fcntl.LOCK_UN)  # also for its copy in a forked process
         yield
-        return
-    with open(path, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)  # also for a copy of the descriptor in a forked process
 
 
 def one_of(variants: Sequence[Callable], head: str = "call(*arguments)", body: str = "{}(*arguments)") -> Callable:

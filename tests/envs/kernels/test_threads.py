@@ -1,5 +1,6 @@
 """Compilation of kernels with their cache on disk, and calls of kernels that several threads share."""
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -9,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from numba import njit
 
 from hitmac.envs import Simulator
 from hitmac.envs.base import threads
-from hitmac.envs.base.compile import compiled, kernel
+from hitmac.envs.base.compile import _turn, compiled, kernel
 from hitmac.envs.base.threads import Share, Threads, blocks
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,6 +80,14 @@ def test_processes_compile_a_kernel_once_until_a_called_function_changes(tmp_pat
     shutil.rmtree(package / "__pycache__")
     (package / "__pycache__").write_text("")  # root may write into any folder, but into no file as a folder
     assert hits_and_misses(start(HOME="/dev/null", XDG_CACHE_HOME="/dev/null")) == (0, 1)
+
+
+@pytest.mark.parametrize("lacking", ["builtins.open", "fcntl.flock"])
+def test_a_kernel_is_compiled_where_files_cannot_be_locked(lacking, tmp_path, monkeypatch):
+    refuse = Mock(side_effect=OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)))
+    monkeypatch.setattr(lacking, refuse)
+    with _turn(str(tmp_path / "lock")):
+        assert refuse.call_count == 1
 
 
 def test_functions_compiled_for_kernels_refuse_the_interpreter():
