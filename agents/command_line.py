@@ -197,7 +197,8 @@ def _commit(root: Path) -> tuple[str | None, bool | None]:
     # A repository named by the environment, or one around an installed package, is not that of this code.
     git: dict[str, Any] = {
         "env": {name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-        "cwd": root, "stderr": subprocess.DEVNULL, "text": True,
+        "cwd": root, "stderr": subprocess.DEVNULL,
+        "encoding": "utf-8", "errors": "surrogateescape",
     }  # fmt: skip
     try:
         top, commit = subprocess.check_output(["git", "rev-parse", "--show-toplevel", "HEAD"], **git).splitlines()

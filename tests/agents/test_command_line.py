@@ -76,6 +76,9 @@ def test_the_command_is_one_for_a_shell_and_shows_no_directory_of_the_machine(st
 
 
 def test_the_commit_is_that_of_the_own_checkout(tmp_path, monkeypatch):
+    tmp_path /= "\udce9"  # a byte that is not UTF-8
+    tmp_path.mkdir()
+
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
