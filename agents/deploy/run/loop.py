@@ -55,7 +55,7 @@ class Loop:
         n = len(self.names)
         self._positions = np.array(scenario.sensor_positions)
         self._operations = operations
-        self._boxes: list[list[float]] = []  # of the step: camera, left, top, right, bottom, shares of the picture
+        self._boxes: dict[int, list[list[float]]] = {}  # last ones: camera, left, top, right, bottom, as shares
         self._feed = DetectionFeed(scenario)
         speed, timeout = scenario.top_speed, self._feed.timeout
         self._pictures = Pictures(views, cameras, self.names, faults, speed, timeout)
@@ -141,7 +141,7 @@ class Loop:
                     "left": [round(left[i], 1) if left[i] < math.inf else None for i in sorted(by_hand)],
                     "moves": [own.number(now) for own in operations.budgets],
                     "rests": np.flatnonzero(operations.rests).tolist(),
-                    "boxes": rounded(self._boxes),
+                    "boxes": rounded([box for own in self._boxes.values() for box in own]),
                     "messages": self.faults.messages(),
                 }
                 self._due += t
@@ -242,11 +242,13 @@ class Loop:
             self._pictures.change(camera, when, boxes)
         self._events.clear()
         self._scans |= {camera: (now, self._pictures.present(camera, now)) for camera in self._pictures.by_events}
-        self._boxes = []
+        heard = now - self._heard <= self._feed.timeout
+        self._boxes = {camera: boxes for camera, boxes in self._boxes.items() if heard[camera]}
         for camera, (when, detections) in sorted(self._scans.items()):
             dropped: list[str] = []
             if isinstance(detections, Boxes):
-                self._boxes += [[camera, *box] for box in self._pictures.shares(camera, detections).tolist()]
+                shares = self._pictures.shares(camera, detections).tolist()
+                self._boxes[camera] = [[camera, *box] for box in shares]
                 detections = self._pictures.place(camera, when, detections)
             try:
                 places = self._feed.add(camera, when, detections, dropped=dropped)

@@ -197,6 +197,15 @@ def test_boxes_reach_the_tracker_with_their_covariances():
     assert found[2] < row[2] + (0.3 * SITE.top_speed) ** 2
 
 
+def test_a_frame_has_the_last_boxes_of_a_camera_until_it_falls_silent():
+    """A detector with a picture every 0.6 s, in steps of 0.2 s."""
+    events = [(0.6 * k + 0.05, line("west", 0.6 * k).encode()) for k in range(4)]
+    frames = played(made(events, fleet=Seen(), views=[HERE, None])[0], 20)
+    shown = [len(frame["boxes"]) for frame in frames]
+    assert shown == sorted(shown, reverse=True)
+    assert (shown[9], shown[-1]) == (1, 0)
+
+
 def test_the_loop_places_boxes_with_the_heading_before_the_latency():
     class Swinging(Seen):
         def past(self, i, since=-math.inf):
