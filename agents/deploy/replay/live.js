@@ -219,7 +219,8 @@ class Live {
     const since = (performance.now() - this.received) / 1000;
     const about = `${clock(time)}, ${tracks.length} tracks, coverage ${inWords(covered ?? NaN, 2)}`;
     byId("main").classList.toggle("stale", since > LATE);
-    write("now", since > LATE ? `No frame for ${since.toFixed(0)} s` : about + (paused ? ", paused" : ""));
+    const lost = this.ended ? "This run has ended; the next one has printed its address" : `No frame for ${since.toFixed(0)} s`;
+    write("now", since > LATE ? lost : about + (paused ? ", paused" : ""));
   }
 
   pause() {
@@ -288,6 +289,7 @@ class Live {
       const body = JSON.stringify({ page: this.page, hands, ...changes });
       try {
         const answer = await fetch("order", { method: "POST", body, signal: AbortSignal.timeout(LOST) });
+        this.ended = answer.status === 404; // another run has the port
         const { held, frame } = await answer.json();
         this.answered = performance.now();
         for (const i of ordered) if (!held.includes(i)) this.hands.delete(i); // by hand on another page

@@ -149,7 +149,7 @@ function clock(seconds) {
 
 // State of camera i in a frame of a run, in words.
 function stateOf(i, frame, steered) {
-  const words = [frame.heading[i] === null ? "does not answer" : `${wrapped(frame.heading[i]).toFixed(0)}°`];
+  const words = [frame.heading[i] === null ? "does not answer" : `${wrapped(Math.round(frame.heading[i]))}°`];
   const hand = frame.by_hand.indexOf(i);
   const left = frame.left[hand];
   if (hand >= 0) words.push(steered + (left === null ? "" : `, ${left.toFixed(0)} s left`));

@@ -104,8 +104,8 @@ def run(options: Options) -> None:
             stills = Stills(load_sections(options.cameras, scenario, "page", Still), names, faults)
             stack.callback(stills.close)
             live = Live(
-                scenario, options.port, options.host, names=names, returns=operations.returns,
-                private=operations.zones, stills=stills,
+                scenario, options.port, options.host, returns=operations.returns, private=operations.zones,
+                stills=stills,
             )  # fmt: skip
             live.paused = options.paused
             stack.callback(live.close)
@@ -204,7 +204,7 @@ def running(scenario: Scenario) -> tuple[Scenario, str]:
     """
     if scenario.placement != "fixed":
         raise ValueError(f"placement is {scenario.placement}; real cameras require fixed, with sensor_positions")
-    changes: dict[str, Any] = {"identities": False, "knowledge": "shared"}
+    changes: dict[str, Any] = {"identities": False, "knowledge": "shared", "sensor_names": names_of(scenario)}
     words = ""
     if not (np.any(scenario.position_noise) or np.any(scenario.missed_detections) or scenario.false_detections):
         noise = float(f"{0.02 * scenario.of_each_sensor('sensing_range').mean():.2g}")

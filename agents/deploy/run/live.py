@@ -37,20 +37,19 @@ class Live:
     """Server of the page that shows a running loop, on a port (0: a free one), and takes orders from it.
 
     `address` is that of the page; it contains a random token, without which nothing is shown and no order is taken.
-    `names` are those of the cameras, by default 1 to n. `paused` is True if a page has paused the loop. A page asks for
-    the last frame several times a second, with its orders. It shows the polygons `private`, and of cameras the pictures
-    of `stills`. A camera by hand that is not turned for its seconds of `returns`, by default infinite, is given back.
+    `paused` is True if a page has paused the loop. A page asks for the last frame several times a second, with its
+    orders. It shows the polygons `private`, and of cameras the pictures of `stills`. A camera by hand that is not
+    turned for its seconds of `returns`, by default infinite, is given back.
 
     Raises OSError if the port is in use.
     """
 
     def __init__(
-        self, scenario: Scenario, port: int = 0, host: str = "127.0.0.1", *, names: Sequence[str] = (),
-        returns: Sequence[float] = (), private: Sequence[Any] = (), stills: Stills | None = None,
+        self, scenario: Scenario, port: int = 0, host: str = "127.0.0.1", *, returns: Sequence[float] = (),
+        private: Sequence[Any] = (), stills: Stills | None = None,
     ) -> None:  # fmt: skip
         pictures = stills.cameras if stills else []
-        data = world(scenario) | {"discs": scenario.discs, "names": list(names), "episodes": []}
-        data |= {"private": private, "pictures": pictures}
+        data = world(scenario) | {"discs": scenario.discs, "episodes": [], "private": private, "pictures": pictures}
         self.stills, self._returns = stills, [*returns] or [math.inf] * scenario.num_sensors
         self.html = filled("live.html", SCRIPTS, f"{scenario.name}, live", data).encode()
         self.token, self.paused = secrets.token_urlsafe(16), False

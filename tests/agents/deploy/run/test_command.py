@@ -68,6 +68,7 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     assert re.match(r"\d\d:\d\d:\d\d hitmac run: random for 0, 1; log: run.jsonl\n", said.err)
     assert run.agent == "random"
     assert run.scenario.sensor_positions == OWN.sensor_positions
+    assert run.scenario.sensor_names == ("0", "1")  # also in a replay
     assert len(run.time) >= 3
     assert (run.orders != 0).any()
     assert str(site) not in (site / "run.jsonl").read_text()

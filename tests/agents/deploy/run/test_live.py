@@ -13,7 +13,7 @@ from hitmac.agents.deploy.run.live import Live
 from hitmac.envs import load_scenario
 from tests.agents.deploy.run.test_stills import jpeg
 
-SCENARIO = load_scenario("hit-mac")
+SCENARIO = load_scenario("hit-mac").replace(sensor_names=["north", "<b>east", "south", "west"])
 
 
 def frame(live, **changes):
@@ -37,7 +37,7 @@ def serve():
 
 @pytest.fixture
 def live(serve):
-    return serve(names=["north", "<b>east", "south", "west"])
+    return serve()
 
 
 @pytest.fixture
@@ -218,8 +218,8 @@ def test_a_frame_appears(tab, live):
     states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent.split(', ')[0]).join()"
     assert tab.run(states) == "0°,does not answer,180°,-90°"
     shown(tab, live, f"{text.format('messages')}.endsWith('camera <i>east</i>: no answer')")
-    shown(tab, live, f"{text.format('silent')} === ''", heading=[0.0, 444.0, -540.0, -181.0])
-    shown(tab, live, f"{states} === '0°,84°,180°,179°'", heading=[0.0, 444.0, -540.0, -181.0])
+    shown(tab, live, f"{text.format('silent')} === ''", heading=[-0.3, 444.0, -540.0, -179.7])
+    shown(tab, live, f"{states} === '0°,84°,180°,180°'", heading=[-0.3, 444.0, -540.0, -179.7])
 
 
 def test_a_view_without_new_frames_does_not_look_live(tab, live):
@@ -229,6 +229,11 @@ def test_a_view_without_new_frames_does_not_look_live(tab, live):
     tab.run("live.then((page) => { page.received -= 5000; page.late() })")
     assert tab.run(stale)
     shown(tab, live, f"!{stale}", time=1.8e9 + 1)
+    live.token = "that of the next run"
+    tab.run("live.then((page) => { page.received -= 5000; return page.send().then(() => page.late()) })")
+    tab.wait_for("document.getElementById('now').textContent.startsWith('This run has ended')")
+    assert all("404" in error for error in tab.errors)
+    tab.errors.clear()
 
 
 def test_messages_are_added_the_latest_first(tab, live):
@@ -279,7 +284,7 @@ def test_a_picture_is_shown_with_its_boxes(serve, clock, browser):
     live = serve(stills=Shot(), private=[[[0, 0], [100, 0], [100, 100]]])
     live.publish(frame(live, boxes=[[2, 0.25, 0.25, 0.75, 0.75], [1, 0, 0, 1, 1]]))
     browser.open(live.address)
-    browser.wait_for("document.querySelector('#pictures figcaption')?.textContent === '3'")
+    browser.wait_for("document.querySelector('#pictures figcaption')?.textContent === 'south'")
     pixel = (
         "(() => {{ const context = document.createElement('canvas').getContext('2d');"
         "context.drawImage(document.querySelector('#pictures canvas'), 0, 0);"
