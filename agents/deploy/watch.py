@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         seed, speed = options.seed, options.sub_steps_per_second
         if options.agents[0].endswith(ENDING):
             logged = read_log(options.agents[0])
-            write_text(options.to, page(logged.scenario, seed, [record_log(logged)], speed, logged.private))
+            site = logged.scenario
+            write_text(options.to, page(site, site.name, [record_log(logged)], speed, logged.private))
             names = [logged.agent]
         else:
             scenario = load_scenario(options.scenario).following(options.tracks, options.columns)

@@ -11,7 +11,8 @@ def test_the_page_is_written_and_opened_on_a_display(tmp_path, monkeypatch, caps
         monkeypatch.delenv(variable, raising=False)
     main(["still", "nearest,", "--sub-steps", "5", "--seed", "3", "--to", str(path)])
     assert capsys.readouterr().out == f"{path}: still, nearest; {path.stat().st_size / 1000:.0f} kB\n"
-    assert '"seed":3,"speed":20.0' in path.read_text()
+    assert '"speed":20.0' in path.read_text()
+    assert "<title>hit-mac, seed 3</title>" in path.read_text()
     assert path.read_text().count('"frames":6,"sensors":4') == 2
     assert not opened
     monkeypatch.setenv("DISPLAY", ":0")

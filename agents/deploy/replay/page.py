@@ -61,16 +61,17 @@ def save_replay(
     loaded = [load_agent(agent, scenario) for agent in agents]
     if not loaded:
         raise ValueError("agents is empty; give one or more")
-    write_text(path, page(scenario, seed, (record(agent, scenario, seed, sub_steps) for agent in loaded), speed))
+    episodes = (record(agent, scenario, seed, sub_steps) for agent in loaded)
+    write_text(path, page(scenario, f"{scenario.name}, seed {seed}", episodes, speed))
 
 
 def page(
-    scenario: Scenario, seed: int, episodes: Iterable[Mapping[str, Any]], speed: float = 20.0, private: Any = ()
+    scenario: Scenario, title: str, episodes: Iterable[Mapping[str, Any]], speed: float = 20.0, private: Any = ()
 ) -> str:
-    """Return the page of episodes of one scenario and seed, results of :func:`record`, with `private` polygons."""
+    """Return the page of episodes of one scenario, results of :func:`record`, with `private` polygons."""
     shown = world(scenario)  # raises the errors of a background before episodes are played
-    data = shown | {"seed": seed, "speed": speed, "episodes": [*episodes], "private": [*private]}
-    return filled("page.html", SCRIPTS, f"{scenario.name}, seed {seed}", data)
+    data = shown | {"speed": speed, "episodes": [*episodes], "private": [*private]}
+    return filled("page.html", SCRIPTS, title, data)
 
 
 def world(scenario: Scenario) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 
 
 def record_log(run: Run) -> dict[str, Any]:
-    """Return the record of a run, in the form of :func:`record`, without targets."""
+    """Return the record of a run, in the form of :func:`record`, without targets and with its `start`, Unix seconds."""
     steps, n = run.heading.shape
     places = np.broadcast_to(np.array(run.scenario.sensor_positions), (steps, n, 2))
     values = {
@@ -169,6 +170,7 @@ def record_log(run: Run) -> dict[str, Any]:
         "moves": run.moves,
         "turned": (np.nan_to_num(run.orders) != 0.0).sum(-1, keepdims=True),
         "coverage": run.covered[:, None],
+        "time": run.time[:, None] - run.time[0],
     }
     for kind, columns, rows in (
         ("track", ("x", "y", "xx", "xy", "yy", "existence"), run.tracks),
@@ -178,6 +180,7 @@ def record_log(run: Run) -> dict[str, Any]:
         values |= {f"{kind} {name}": _stacked(name, [row[:, j] for row in rows]) for j, name in enumerate(columns)}
     return {
         "agent": run.agent, "frames": steps, "sensors": n, "targets": 0, "discs": run.scenario.discs, "levels": [],
+        "start": float(run.time[0]),
         "series": {name: packed(name, array) for name, array in values.items()}, "messages": run.messages,
     }  # fmt: skip
 
@@ -275,10 +278,11 @@ def _lists(pairs: np.ndarray) -> np.ndarray:
 
 def _stacked(name: str, frames: list[np.ndarray]) -> np.ndarray:
     """Stack the arrays of all frames, with padded lists."""
-    most = max(one.shape[-1] for one in frames)
-    nothing = _NONE if name.endswith("targets") else 0
-    fill = [((0, 0),) * (one.ndim - 1) + ((0, most - one.shape[-1]),) for one in frames]
-    return np.stack([np.pad(one, width, constant_values=nothing) for one, width in zip(frames, fill, strict=True)])
+    shape = len(frames), *frames[0].shape[:-1], max(one.shape[-1] for one in frames)
+    stacked = np.full(shape, _NONE if name.endswith("targets") else 0, frames[0].dtype)
+    for row, one in zip(stacked, frames, strict=True):
+        row[..., : one.shape[-1]] = one
+    return stacked
 
 
 def _beliefs(state: BeliefState, m: int, seen: np.ndarray) -> dict[str, np.ndarray]:

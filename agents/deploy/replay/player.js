@@ -68,8 +68,8 @@ class Card {
     const level = episode.levels.includes(shown.level) ? shown.level : episode.levels[0];
     const own = { ...shown, level };
     this.scene.draw(own);
-    this.attention.hidden = own.sensor < 0;
-    if (own.sensor < 0) return;
+    this.attention.hidden = own.sensor < 0 || !episode.targets; // as in a logged run
+    if (this.attention.hidden) return;
     const name = sensorName(this.player.world, own.sensor);
     this.note.textContent = this.strip.attends(own)
       ? `Sensor ${name}: shares of ${level === "policy" ? "its" : `the ${level}'s`} attention, at most ` +
@@ -133,7 +133,7 @@ class Player {
     this.shown = { frame: 0, sensor: -1, level: "" };
     byId("main").classList.toggle("single", episodes.length === 1);
     this.curves = [
-      this.chart("coverage", "share of the targets that are seen", "meanCoverage"),
+      this.chart("coverage", episodes[0].messages ? "expected share of the tracks in view" : "share of the targets that are seen", "meanCoverage"),
       this.chart("rotation", "share of the sensors that turn", "meanRotation"),
     ];
     if (episodes[0].transport) {
@@ -167,7 +167,7 @@ class Player {
     fill("level", levels.map((level) => [level, level]));
     byId("level-label").hidden = levels.length < 2;
     this.shown.level = levels[0] ?? "";
-    const needs = { assignments: ["assigned"], knowledge: ["age", "detections"], goals: ["load"] };
+    const needs = { trails: ["present"], assignments: ["assigned"], knowledge: ["age", "detections"], goals: ["load"] };
     for (const name of SWITCHES) {
       if (needs[name] && !episodes.some(({ series }) => needs[name].some((one) => series[one]))) continue;
       const box = make("input", { type: "checkbox", checked: name !== "names" || episodes[0].targets <= 26 });
@@ -255,7 +255,9 @@ class Player {
   set(changes) {
     Object.assign(this.shown, changes);
     byId("time").value = this.shown.frame;
-    byId("now").textContent = `${this.shown.frame} / ${this.last}`;
+    const [{ frame }, [{ start, series }]] = [this.shown, this.episodes];
+    const logged = start && new Date(1000 * (start + series.time.at(frame, 0)));
+    byId("now").textContent = logged ? logged.toLocaleString() : `${frame} / ${this.last}`;
     for (const part of [...this.cards, ...this.curves, ...this.logged]) part.draw(this.shown);
   }
 }
@@ -267,11 +269,13 @@ function fill(id, options) {
 async function start() {
   const world = await loadWorld();
   const episodes = await Promise.all(world.episodes.map(unpackEpisode));
-  const { sensors, targets, frames, empty } = episodes[0];
-  const without = empty ? `, ${(100 * empty).toFixed(1)} % of them without targets` : "";
-  byId("title").textContent = `${world.scenario}, seed ${world.seed}`;
-  const numbers = [counted(sensors, "sensor"), counted(targets, "target"), counted(frames - 1, "sub-step")].join(", ");
-  byId("about").textContent = `${numbers}${without}. Click a sensor to see what it attends to.`;
+  const { sensors, targets, frames, empty, messages } = episodes[0];
+  const without = empty ? `, ${(100 * empty).toFixed(1)} % of them without ${messages ? "tracks" : "targets"}` : "";
+  byId("title").textContent = document.title;
+  const numbers = [counted(sensors, "sensor"), counted(targets, "target"), counted(frames - 1, "sub-step")];
+  byId("about").textContent = messages
+    ? `${numbers[0]}, ${numbers[2]}${without}.`
+    : `${numbers.join(", ")}${without}. Click a sensor to see what it attends to.`;
   return new Player(world, episodes);
 }
 

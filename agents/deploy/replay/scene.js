@@ -402,7 +402,7 @@ function sensorName(world, i) {
 function legend(world, episode) {
   const marks = [
     ["square", "sensor", "sensor", true],
-    ["ring", "failed", "sensor that does not answer", episode.live],
+    ["ring", "failed", "sensor that does not answer", episode.live || episode.messages],
     ["", "seen", "target, covered", episode.targets],
     ["ring", "unseen", "target, not covered", episode.targets],
     ["", "known", "last known place", episode.series.age],

@@ -15,6 +15,7 @@ from hitmac.agents.evaluate.logs import read_log
 from hitmac.envs import load_scenario
 from tests.agents.deploy.replay.made import CITY, attention_to_all, played
 from tests.agents.deploy.replay.test_record import steered_log
+from tests.agents.deploy.run.fakes import UNIX
 
 SUB_STEPS = 40
 
@@ -30,7 +31,7 @@ def test_a_page_is_small_and_needs_nothing_else(tmp_path):
 def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
     Image.new("RGB", (3000, 10), "red").save(tmp_path / "floor.png")
     scenario = load_scenario("hit-mac").replace(name="</script><b>", background=str(tmp_path / "floor.png"))
-    text = page(scenario, 0, [record(load_agent("still", scenario), scenario, 0, 1)])
+    text = page(scenario, "any", [record(load_agent("still", scenario), scenario, 0, 1)])
     assert "<b>" not in text
     assert text.count("</script>") == 2
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text)[1])
@@ -183,12 +184,17 @@ def test_every_kind_of_scene_is_drawn(name, browser, show):
 
 def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tmp_path):
     run = read_log(steered_log(tmp_path))
-    (tmp_path / "watch.html").write_text(page(run.scenario, 0, [record_log(run)], private=run.private))
+    (tmp_path / "watch.html").write_text(page(run.scenario, "hall", [record_log(run)], private=run.private))
     browser.open((tmp_path / "watch.html").resolve().as_uri())
     browser.wait_for("document.querySelectorAll('#cameras li').length === 2")
     states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent)"
     lines = "[...document.querySelectorAll('#messages li')].map((one) => one.lastChild.textContent)"
     assert (browser.run(states)[0], browser.run(lines)) == ("0°, moves in the last hour: 2", [])
+    texts = "['title', 'about', 'now'].map((id) => byId(id).textContent)"
+    start = browser.run(f"new Date({1000 * UNIX}).toLocaleString()")
+    assert browser.run(texts) == ["hall", "2 sensors, 2 sub-steps.", start]
+    browser.run("player.then((one) => one.choose(1))")
+    assert browser.run("player.then((one) => one.cards[0].attention.hidden)")  # it is of targets
     press(browser, "ArrowRight")
     assert browser.run(states)[1] == "180°, by hand, 8 s left, moves in the last hour: 1"
     assert browser.run(lines) == ["<b>it rests", "camera west moves"]
