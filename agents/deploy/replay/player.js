@@ -2,6 +2,7 @@
 
 const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500]; // sub-steps a second
 const SWITCHES = ["views", "trails", "names", "assignments", "knowledge", "goals"];
+const MESSAGES = 50; // most that are shown at once, as on the live page
 
 // Card of one episode: name, figures, scene, legend, and the strip of the chosen sensor.
 class Card {
@@ -110,7 +111,7 @@ class Logged {
         return make("li", {}, make("b", { textContent: sensorName(world, i) }), " ", state);
       }),
     );
-    const told = messages.filter(([when]) => when <= frame);
+    const told = messages.filter(([when]) => when <= frame).slice(-MESSAGES);
     this.lines.replaceChildren(...told.reverse().map(([, time, text]) => messageLine(time, text)));
   }
 }

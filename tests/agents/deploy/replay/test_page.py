@@ -201,3 +201,6 @@ def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tm
     press(browser, "End")
     assert browser.run(states) == ["0°, by hand, moves in the last hour: 3", "180°, rests, moves in the last hour: 2"]
     assert browser.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
+    many = "Array.from({ length: 60 }, (_, k) => [0, 0, String(k)])"  # as of a camera that fails for hours
+    browser.run(f"player.then((one) => {{ one.logged[0].episode.messages = {many}; one.set({{}}) }})")
+    assert browser.run(lines) == [str(k) for k in range(59, 9, -1)]
