@@ -34,6 +34,7 @@ class Run(NamedTuple):
     tracks: list[np.ndarray]  # F times (k, 7): x, y, the covariance xx, xy, yy, existence, id
     detections: list[np.ndarray]  # F times (k, 3): camera, x, y; k = 0 if they were not logged
     tilt: np.ndarray  # (F, n) degrees; (F, 0): the cameras do not tilt
+    paused: np.ndarray  # (F,) 1 while people have paused the agent, else 0
     by_hand: np.ndarray  # (F, n) bool: people steer the camera
     left: np.ndarray  # (F, n) seconds until the agent has it back, NaN: no time is set
     rests: np.ndarray  # (F, n) bool: it is at its rest, or on its way there
@@ -59,10 +60,10 @@ def read_log(path: str | Path) -> Run:
         n = scenario.num_sensors
         shapes = {
             "heading": (n,), "view": (n,), "orders": (n,), "time": (), "covered": (), "latency": (), "tracks": (-1, 7),
-            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,), "by_hand": (-1,), "left": (-1,),
-            "rests": (-1,), "moves": (n,),
+            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,), "paused": (), "by_hand": (-1,),
+            "left": (-1,), "rests": (-1,), "moves": (n,),
         }  # fmt: skip
-        absent: dict[str, Any] = {"detections": [], "tilt": [], "by_hand": [], "left": [], "rests": []}
+        absent: dict[str, Any] = {"detections": [], "tilt": [], "paused": 0, "by_hand": [], "left": [], "rests": []}
         messages = []
         for number, line in enumerate(lines[1:], 2):
             given = absent | json.loads(line)

@@ -164,6 +164,7 @@ def record_log(run: Run) -> dict[str, Any]:
         "view": run.view,
         **footprints(run.scenario, run.view, run.tilt),
         "working": ~np.isnan(run.heading),
+        "paused": run.paused[:, None] > 0.0,
         "by hand": run.by_hand,
         "left": run.left,
         "rests": run.rests,

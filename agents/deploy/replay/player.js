@@ -257,8 +257,9 @@ class Player {
     Object.assign(this.shown, changes);
     byId("time").value = this.shown.frame;
     const [{ frame }, [{ start, series }]] = [this.shown, this.episodes];
-    const logged = start && new Date(1000 * (start + series.time.at(frame, 0)));
-    byId("now").textContent = logged ? logged.toLocaleString() : `${frame} / ${this.last}`;
+    const time = start && new Date(1000 * (start + series.time.at(frame, 0))).toLocaleString();
+    const paused = series.paused?.whole(frame, 0) ? ", paused" : "";
+    byId("now").textContent = start ? time + paused : `${frame} / ${this.last}`;
     for (const part of [...this.cards, ...this.curves, ...this.logged]) part.draw(this.shown);
   }
 }

@@ -198,7 +198,9 @@ def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tm
     press(browser, "ArrowRight")
     assert browser.run(states)[1] == "180°, by hand, 8 s left, moves in the last hour: 1"
     assert browser.run(lines) == ["<b>it rests", "camera west moves"]
+    assert not browser.run(texts)[2].endswith("paused")
     press(browser, "End")
+    assert browser.run(texts)[2].endswith(", paused")
     assert browser.run(states) == ["0°, by hand, moves in the last hour: 3", "180°, rests, moves in the last hour: 2"]
     assert browser.run("[...document.querySelectorAll('.legend li')].some((one) => one.textContent === 'private zone')")
     many = "Array.from({ length: 60 }, (_, k) => [0, 0, String(k)])"  # as of a camera that fails for hours

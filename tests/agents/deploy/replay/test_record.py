@@ -135,7 +135,8 @@ def steered_log(folder):
     """The log of three steps in which people steer, a camera rests, and messages come."""
     start = header() | {"private": [[[0, 0], [300, 0], [300, 300]]]}
     steered = step(1, by_hand=[1], left=[7.5], moves=[3, 1], messages=["camera west moves", "<b>it rests"])
-    lines = [start, step(0, moves=[2, 1]), steered, step(2, by_hand=[0], left=[None], rests=[1], moves=[3, 2])]
+    last = step(2, by_hand=[0], left=[None], rests=[1], moves=[3, 2], paused=True)
+    lines = [start, step(0, moves=[2, 1]), steered, last]
     return written(folder / "run.jsonl", lines)
 
 
