@@ -214,6 +214,7 @@ def test_a_frame_appears(tab, live):
     shown(tab, live, f"{text.format('now')}.includes('2 tracks, coverage 0.75')")
     assert tab.run(text.format("silent")) == "No answer: <b>east"
     assert tab.run(text.format("title")) == "hit-mac"
+    assert tab.run("[...document.querySelectorAll('[role=img]')].every((one) => one.ariaLabel)")
     assert tab.run("document.querySelectorAll('b b, i i').length") == 0
     states = "[...document.querySelectorAll('#cameras .state')].map((one) => one.textContent.split(', ')[0]).join()"
     assert tab.run(states) == "0°,does not answer,180°,-90°"
