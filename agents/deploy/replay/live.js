@@ -219,7 +219,7 @@ class Live {
     const since = (performance.now() - this.received) / 1000;
     const about = `${clock(time)}, ${tracks.length} tracks, coverage ${inWords(covered ?? NaN, 2)}`;
     byId("main").classList.toggle("stale", since > LATE);
-    const lost = this.ended ? "This run has ended; the next one has printed its address" : `No frame for ${since.toFixed(0)} s`;
+    const lost = this.ended ? "This run has ended; the next has another address" : `No frame for ${since.toFixed(0)} s`;
     write("now", since > LATE ? lost : about + (paused ? ", paused" : ""));
   }
 

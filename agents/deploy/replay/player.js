@@ -133,8 +133,10 @@ class Player {
     this.playing = false;
     this.shown = { frame: 0, sensor: -1, level: "" };
     byId("main").classList.toggle("single", episodes.length === 1);
+    const logged = episodes[0].messages;
+    const covered = logged ? "expected share of the tracks in view" : "share of the targets that are seen";
     this.curves = [
-      this.chart("coverage", episodes[0].messages ? "expected share of the tracks in view" : "share of the targets that are seen", "meanCoverage"),
+      this.chart("coverage", covered, "meanCoverage"),
       this.chart("rotation", "share of the sensors that turn", "meanRotation"),
     ];
     if (episodes[0].transport) {
@@ -154,6 +156,8 @@ class Player {
     const title = make("h2", { textContent: figure[0].toUpperCase() + figure.slice(1) });
     byId("curves").append(make("article", { className: "card" }, title, make("p", { className: "note", textContent: about }), canvas));
     const curves = new Curves(canvas, this.episodes, figure, mean);
+    const [{ start, series }] = this.episodes;
+    if (start) curves.ends = [0, this.last].map((frame) => clock(start + series.time.at(frame, 0)));
     scrub(canvas, curves, this);
     return curves;
   }

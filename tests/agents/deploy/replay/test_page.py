@@ -193,6 +193,7 @@ def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tm
     texts = "['title', 'about', 'now'].map((id) => byId(id).textContent)"
     start = browser.run(f"new Date({1000 * UNIX}).toLocaleString()")
     assert browser.run(texts) == ["hall", "2 sensors, 2 sub-steps.", start]
+    assert start.endswith(browser.run("player.then((one) => one.curves[0].ends[0])"))
     browser.run("player.then((one) => one.choose(1))")
     assert browser.run("player.then((one) => one.cards[0].attention.hidden)")  # it is of targets
     press(browser, "ArrowRight")
