@@ -205,19 +205,21 @@ def presets() -> list[str]:
     return sorted(path.stem for path in SCENES.glob("*.yaml"))
 
 
-def load_scenario(scenario: Scenario | str | Path) -> Scenario:
+def load_scenario(scenario: Scenario | Mapping[str, Any] | str | Path) -> Scenario:
     """Load a scenario.
 
     Args:
-        scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors; ``mate-6v10-4``: 6 sensors, 10
-            targets, 4 discs), the path of a YAML file, or the directory of a training run or checkpoint, for the
-            scenario of the training.
+        scenario: a :class:`Scenario` (returned as it is), its parameters, as in a gymnasium ``EnvSpec`` in JSON, a
+            preset's name, a preset's name with sizes (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its
+            sensors; ``mate-6v10-4``: 6 sensors, 10 targets, 4 discs), the path of a YAML file, or the directory of a
+            training run or checkpoint, for the scenario of the training.
 
     Raises ``ValueError`` for an unknown name or a file that is not a scenario, ``FileNotFoundError`` for a missing one.
     """
     if isinstance(scenario, Scenario):
         return scenario
+    if isinstance(scenario, Mapping):
+        return Scenario.from_dict(scenario)
     if not isinstance(scenario, str | Path):
         raise TypeError(f"scenario is {scenario!r}; it must be a Scenario, a preset's name or a YAML file's path")
     name = str(scenario)

@@ -61,6 +61,11 @@ def test_every_environment_has_one_length_of_an_episode(task, scenario, steps):
         assert set(vector.get_attr("max_episode_steps") if mode else [vector.max_episode_steps]) == {steps}
 
 
+def test_a_spec_in_json_makes_the_same_environment():
+    spec = gymnasium.make(ID, scenario=DUEL).spec
+    assert gymnasium.make(type(spec).from_json(spec.to_json())).unwrapped.scenario == DUEL
+
+
 def test_a_step_needs_a_reset():
     for make in (DirectionalSensorEnv, DirectionalSensorVectorEnv, DirectionalSensorVecEnv, parallel_env):
         env = make("Coverage")
