@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
-from gymnasium import spaces
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -109,8 +108,6 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         """Advance every scene by one step, or by `frame_skip`."""
         self._check_begun()
         actions = np.asarray(self._actions)
-        if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
-            actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats
         if self.per_sensor:
             shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
             if actions.shape != shape:

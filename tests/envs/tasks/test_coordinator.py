@@ -162,6 +162,9 @@ def test_options_and_actions_out_of_range_are_refused():
             CoordinatorTask(**{name: value})
     with pytest.raises(ValueError, match="action holds 2; it must be 0 or 1"):
         CoordinatorTask().step(np.full((1, 20), 2))
+    with pytest.raises(TypeError, match="it must be whole numbers, 0 or 1"):
+        CoordinatorTask().step(np.full((1, 20), 0.5))
+    CoordinatorTask().step(np.ones((1, 20), np.float32))  # as of torch's Bernoulli
 
 
 class Halves:
