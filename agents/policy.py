@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.observation import DEFAULT_FEATURES, check_features
+from hitmac.envs.observation import DEFAULT_FEATURES, OBSERVERS, check_features
 from hitmac.envs.parts.game import RulePlayer
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario
@@ -390,12 +390,14 @@ def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
 def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> Any:
     """Return the observation of a policy's attribute ``features``; the default without one.
 
-    It is a sequence of features, the name of one or of a set, or a function that returns the observer of a scenario.
-    Raises ``ValueError`` for anything else; in a network, a module of this name means something else.
+    It is a sequence of features, the name of one, of a set or of a registered observer, or a function that returns the
+    observer of a scenario. Raises ``ValueError`` for anything else; in a network, a module of this name means something
+    else.
     """
     features = getattr(policy, "features", None)
     if features is None or isinstance(features, nn.Module) or inspect.ismethod(features):
         features = default
+    features = next((made for name, made in OBSERVERS.items() if features in (name, (name,), [name])), features)
     return features if callable(features) else check_features(features)
 
 

@@ -14,7 +14,7 @@ from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import copy_executor
 from hitmac.agents.names import FORMS, load_agent, load_executor, named_agents, parse, split_options
 from hitmac.agents.registry import load_run
-from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
+from hitmac.envs import DEFAULT_FEATURES, OBSERVERS, PAPER_FEATURES
 from hitmac.envs.observation import Observer
 from tests.agents.evaluate.made import HIT_MAC, Left, saved
 from tests.envs.scenes import MOTORS
@@ -62,8 +62,8 @@ def test_a_name_is_a_path_only_if_it_is_nothing_else(tmp_path, monkeypatch):
         load_agent("runs/x:nobody", HIT_MAC)
 
 
-def test_what_an_agent_says_of_its_features_is_what_it_observes():
-    """The name of one or of a set, a list, an observer; in a scenario with motors by default those of motors."""
+def test_what_an_agent_says_of_its_features_is_what_it_observes(monkeypatch):
+    """A name of one, a set or an observer, a list, an observer; with motors by default the features of motors."""
 
     class Own:
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
@@ -78,7 +78,10 @@ def test_what_an_agent_says_of_its_features_is_what_it_observes():
         def observe(self, simulator):
             return self._observer.observe(simulator)
 
-    for features, count in (("visible", 1), ("site", 17), (["bearing", "in_range"], 2), (Two, 2), (None, 8)):
+    monkeypatch.setitem(OBSERVERS, "two", Two)
+    for features, count in (
+        ("visible", 1), ("site", 17), (["bearing", "in_range"], 2), (Two, 2), ("two", 2), (None, 8),
+    ):  # fmt: skip
         policy = Own()
         policy.features = features
         evaluate([policy], "hit-mac", episodes=1, max_episode_steps=2, progress=False)
