@@ -42,10 +42,11 @@ __all__ = [
 def register_task(task: type[Task]) -> None:
     """Register a task in :data:`TASKS`, and in gymnasium as ``dsn/<name>-v0``; all shells then accept its name.
 
-    Raises ``ValueError`` if another task has the name.
+    A new definition of a registered class replaces it. Raises ``ValueError`` if another task has the name.
     """
-    if TASKS.setdefault(task.spec.name, task) is not task:
+    if _defined_as(TASKS.setdefault(task.spec.name, task)) != _defined_as(task):
         raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")
+    TASKS[task.spec.name] = task
     if task.spec.id not in gymnasium.registry:
         hitmac.register_environment(task.spec.name)
 
@@ -53,13 +54,20 @@ def register_task(task: type[Task]) -> None:
 def register_observer(name: str, observer: Callable[[Scenario], Any]) -> None:
     """Register a function from a scenario to its observer under a name, which then stands in place of features.
 
-    Raises ``ValueError`` for a name that is no identifier, or that of a feature, a set or another observer.
+    A new definition of a registered function or class replaces it. Raises ``ValueError`` for a name that is no
+    identifier, or that of a feature, a set or another observer.
     """
     if not name.isidentifier():
         raise ValueError(f"observer is named {name!r}; it must be a name such as crowded")
     taken = (*FEATURES, *FEATURE_SETS, "beliefs", "entities", "detections")
-    if name in taken or OBSERVERS.setdefault(name, observer) is not observer:
+    if name in taken or _defined_as(OBSERVERS.setdefault(name, observer)) != _defined_as(observer):
         raise ValueError(f"observer is named {name!r}, which is the name of other features; give it another name")
+    OBSERVERS[name] = observer
+
+
+def _defined_as(made: Any) -> tuple[Any, Any]:
+    """Return the module and the name of a definition, which stay the same if a notebook's cell is run again."""
+    return getattr(made, "__module__", None), getattr(made, "__qualname__", made)
 
 
 def parallel_env(task: str = "Coverage", *, teams: bool = False, **options: Any) -> Any:
