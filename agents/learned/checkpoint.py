@@ -152,7 +152,12 @@ def build_policy(config: PolicyConfig, scenario: Scenario) -> AttentionPolicy:
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
-    """Write the policy to `folder`, which is created if it does not exist; each file is written whole or not at all."""
+    """Write the policy to `folder`, which is created if it does not exist; each file is written whole or not at all.
+
+    Raises ``ValueError``, before anything is written, unless `config` describes this policy.
+    """
+    with torch.device("meta"):
+        check_tensors(build_policy(config, config.scenario), tensors_of(policy), "policy of this config")
     plain = {
         "format": FORMAT,
         "version": VERSION,
@@ -289,7 +294,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
 
 
-def check_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
+def check_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: str | Path) -> None:
     """Raise ValueError unless `tensors`, read from `path`, have the names and shapes of the policy's."""
     own = tensors_of(policy)
     for name in own.keys() ^ tensors.keys():

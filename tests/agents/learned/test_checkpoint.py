@@ -125,6 +125,12 @@ def test_configurations_that_cannot_be_are_refused(options, message):
         config_of(**options)
 
 
+def test_a_policy_of_another_configuration_is_not_saved(tmp_path):
+    with pytest.raises(ValueError, match=r"policy of this config: .* has shape .*; it must be"):
+        save_policy(tmp_path / "new", untrained(weight_dim=8)[0], config_of(weight_dim=16))
+    assert not (tmp_path / "new").exists()
+
+
 def configure(**changes):
     def change(folder):
         plain = json.loads((folder / "config.json").read_text())
