@@ -300,8 +300,8 @@ class Task:
             if not (fits := np.abs(array) <= 1.0).all():
                 raise ValueError(f"action holds {array[~fits].flat[0]}; it must be rates from -1 to 1, left over 0")
             return array.astype(np.float64)
-        drawn = not self.turning and np.isin(array, (0, 1)).all()  # torch draws 0 and 1 of a Bernoulli as floats
-        if array.dtype.kind not in "iub" and not drawn:
+        # Assignments may be floats, as torch draws those of a Bernoulli distribution.
+        if array.dtype.kind not in "iub" and (self.turning or not np.isin(array, (0, 1)).all()):
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
         whole = np.array(array, np.int64, order="C")  # one compiled kernel for all
         if np.maximum.reduce(whole.view(np.uint64), None) > highest:  # as unsigned, a negative number is huge
