@@ -223,7 +223,6 @@ def report(
     if not game:
         warned += [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
         warned += declined(options.start, metric, progress or Progress())
-    save_evaluation(run_dir / "evaluation.json", evaluation)
     if metric == "coverage" and not game:
         save_pictures(run_dir, {size: evaluation}, "\n\n".join(warned))
     if progress is not None:
@@ -236,6 +235,7 @@ def report(
         if not game:
             agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
             save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
+    save_evaluation(run_dir / "evaluation.json", evaluation)  # last: a run that has it is finished
     print("\n".join(["", cross_table(evaluation) if game else table(evaluation), *warned]))
 
 

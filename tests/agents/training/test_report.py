@@ -90,6 +90,8 @@ def test_a_run_leaves_the_results_of_the_page_whatever_its_name(here, capsys):
     (events,) = (path for path in left if path.startswith("tensorboard/events"))
     files = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert files ^ {events, "tensorboard/"} == {name for name in listed if "executor" not in name}
+    times = {name: (run / name).stat().st_mtime_ns for name in files}
+    assert times["evaluation.json"] == max(times.values())  # by which a group knows that a run is finished
     agents = json.loads((run / "evaluation.json").read_text())["agents"]
     assert set(agents) == {"trained", "random", "still", "nearest", "greedy", "planner"}
     assert len(agents["trained"]["per_episode"]["coverage"]) == 2
