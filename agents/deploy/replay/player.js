@@ -260,7 +260,8 @@ class Player {
   set(changes) {
     Object.assign(this.shown, changes);
     byId("time").value = this.shown.frame;
-    const [{ frame }, [{ start, series }]] = [this.shown, this.episodes];
+    const { frame } = this.shown;
+    const [{ start, series }] = this.episodes;
     const time = start && new Date(1000 * (start + series.time.at(frame, 0))).toLocaleString();
     const paused = series.paused?.whole(frame, 0) ? ", paused" : "";
     byId("now").textContent = start ? time + paused : `${frame} / ${this.last}`;
