@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.observation import DEFAULT_FEATURES, OBSERVERS, check_features
+from hitmac.envs.observation import DEFAULT_FEATURES, check_features, registered
 from hitmac.envs.parts.game import RulePlayer
 from hitmac.envs.parts.sensors import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario
@@ -397,7 +397,7 @@ def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> Any:
     features = getattr(policy, "features", None)
     if features is None or isinstance(features, nn.Module) or inspect.ismethod(features):
         features = default
-    features = next((made for name, made in OBSERVERS.items() if features in (name, (name,), [name])), features)
+    features = registered(features)
     return features if callable(features) else check_features(features)
 
 

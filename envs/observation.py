@@ -52,6 +52,11 @@ OBSERVERS: dict[str, Callable[[Scenario], Any]] = {}
 """Observers of :func:`hitmac.envs.register_observer`, by the name that stands in place of the features."""
 
 
+def registered(features: Any, **others: Callable[[Scenario], Any]) -> Any:
+    """Return the observer that a name, or a sequence of only this name, stands for; features as they are."""
+    return next((made for name, made in (OBSERVERS | others).items() if features in (name, (name,), [name])), features)
+
+
 class Observer:
     """Observer of chosen features of every pair.
 

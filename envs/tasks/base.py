@@ -15,7 +15,7 @@ from hitmac import find_player
 from hitmac.envs.base.state import core_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, OBSERVERS, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer, registered
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario
@@ -101,9 +101,7 @@ def make_observer(
     """Return the observer of `features`, and of `nearest`, `radius`, `neighbours` and `discs`; see :class:`Task`."""
     if features is None:
         features = default_features(scenario) if scenario.identities else DetectionObserver
-    own: dict[str, Any] = {"detections": DetectionObserver, "entities": functools.partial(EntityObserver, team=team)}
-    kinds = (kind for name, kind in (OBSERVERS | own).items() if features in (name, (name,), [name]))
-    features = next(kinds, features)
+    features = registered(features, detections=DetectionObserver, entities=functools.partial(EntityObserver, team=team))
     if not callable(features):
         return Observer(scenario, features, **near)  # type: ignore[arg-type]
     if given := {name: value for name, value in near.items() if value is not None}:

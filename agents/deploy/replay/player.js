@@ -156,8 +156,7 @@ class Player {
     const title = make("h2", { textContent: figure[0].toUpperCase() + figure.slice(1) });
     byId("curves").append(make("article", { className: "card" }, title, make("p", { className: "note", textContent: about }), canvas));
     const curves = new Curves(canvas, this.episodes, figure, mean);
-    const [{ start, series }] = this.episodes;
-    if (start) curves.ends = [0, this.last].map((frame) => clock(start + series.time.at(frame, 0)));
+    if (this.episodes[0].start) curves.ends = [0, this.last].map((frame) => clock(this.timeOf(frame)));
     scrub(canvas, curves, this);
     return curves;
   }
@@ -257,12 +256,18 @@ class Player {
     this.set({});
   }
 
+  // Time of a frame of a logged run, Unix seconds.
+  timeOf(frame) {
+    const [{ start, series }] = this.episodes;
+    return start + series.time.at(frame, 0);
+  }
+
   set(changes) {
     Object.assign(this.shown, changes);
     byId("time").value = this.shown.frame;
     const { frame } = this.shown;
     const [{ start, series }] = this.episodes;
-    const time = start && new Date(1000 * (start + series.time.at(frame, 0))).toLocaleString();
+    const time = start && new Date(1000 * this.timeOf(frame)).toLocaleString();
     const paused = series.paused?.whole(frame, 0) ? ", paused" : "";
     byId("now").textContent = start ? time + paused : `${frame} / ${this.last}`;
     for (const part of [...this.cards, ...this.curves, ...this.logged]) part.draw(this.shown);
