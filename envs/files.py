@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,25 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def lock(file: int) -> bool:
+    """Lock an open file, by its descriptor, until it is closed; return False if another process has locked it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(file, 2**40, os.SEEK_SET)  # others could not read a locked byte
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def write_text(path: str | Path, text: str) -> None:

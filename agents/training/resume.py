@@ -7,7 +7,6 @@ scenes in the learner's buffer.
 import dataclasses
 import itertools
 import shutil
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,7 +26,7 @@ from hitmac.agents.learned import checkpoint
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
 from hitmac.agents.training.config import AnyJob, CoordinatorOptions, DuelOptions, Job, Options, TransportOptions, flag
-from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
+from hitmac.envs.files import dump_yaml, lock, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.parts.recordings import make_recordings
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable, with_settings
@@ -194,29 +193,11 @@ def locked(run_dir: Path, patience: float = 0.0) -> Iterator[None]:
     """
     end = time.monotonic() + patience
     with open(run_dir / ".lock", "a") as file:
-        while not _lock(file.fileno()):
+        while not lock(file.fileno()):
             if time.monotonic() >= end:
                 raise BlockingIOError(f"{run_dir} is in use by another training; stop it, or wait for its end")
             time.sleep(0.5)
         yield
-
-
-def _lock(file: int) -> bool:
-    """Lock a file for this process; return False if another process has locked it."""
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # a file system without locks
-        pass
-    return True
 
 
 def _write(folder: Path, options: Job, scenario: Scenario, sessions: list[Any]) -> None:

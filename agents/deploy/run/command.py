@@ -40,7 +40,7 @@ PROGRAM = "hitmac run"
 SIMULATED = "simulated"
 LOGGED = ("time", "heading", "view", "tracks", "orders", "covered", "latency", "moves")
 """Parts of a frame in each line of the log; :data:`SOME` where there are any."""
-SOME = ("messages", "paused", "by_hand", "left", "rests", "tilt")
+SOME = ("messages", "paused", "by_hand", "left", "begun", "rests", "tilt")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Options:
     cameras: str = SIMULATED
     """Cameras: simulated, stdout, or a YAML file with an entry for each: onvif, visca, simulated or stdout."""
     log: Path | None = None
-    """New file of the log, .jsonl. Left out: run-DATE-TIME.jsonl."""
+    """File of the log, .jsonl. One of the same run is continued: a paused run stays paused, and the moves of the last
+    hour count. Left out: a new one, run-DATE-TIME.jsonl."""
     log_detections: bool = False
     """Also log the detections."""
     port: Annotated[int | None, Range(0, 65535)] = None
@@ -99,6 +100,15 @@ def run(options: Options) -> None:
     }  # fmt: skip
     with contextlib.ExitStack() as stack:  # closed in reverse, the cameras first
         log = stack.enter_context(contextlib.closing(Log(path, header, faults)))
+        since = time.time() - time.monotonic()  # Unix seconds at which the monotonic clock began
+        for i, budget in enumerate(operations.budgets):
+            budget.recall(min(one.time - since, time.monotonic()) for one in log.recent if i in one.begun)
+        paused = options.paused
+        if log.recent:
+            faults.tell(f"the run continues; its last step was {time.time() - log.recent[-1].time:.0f} s ago")
+            paused |= log.recent[-1].paused
+        if paused and options.port is None:
+            raise ValueError(f"{path} ends with a pause; it requires --port, whose page resumes")
         live = None
         if options.port is not None:
             stills = Stills(load_sections(options.cameras, scenario, "page", Still), names, faults)
@@ -107,7 +117,7 @@ def run(options: Options) -> None:
                 scenario, options.port, options.host, returns=operations.returns, private=operations.zones,
                 stills=stills,
             )  # fmt: skip
-            live.paused = options.paused
+            live.paused = paused
             stack.callback(live.close)
         stack.callback(lambda: say(*faults.messages()))
         if options.detections != SIMULATED:  # what can fail at once comes before what takes minutes
@@ -132,7 +142,7 @@ def run(options: Options) -> None:
         if options.detections == SIMULATED:
             stack.callback(Source(simulated(scenario, cameras), inbox, faults).close)
         inbox.clear()
-        page = f"{', paused' * options.paused}; page: {live.address}" if live else ""
+        page = f"{', paused' * paused}; page: {live.address}" if live else ""
         say(f"running{page}; Ctrl-C stops the cameras and ends")
         end = time.monotonic() + 60.0 * (options.minutes or math.inf)
         for frame in loop.steps():

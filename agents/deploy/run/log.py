@@ -5,13 +5,17 @@ import math
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from errno import ENOSPC
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from hitmac.agents.deploy.run.operation import HOUR
+from hitmac.envs.files import lock
 
 
 def rounded(values: Any) -> Any:
@@ -60,25 +64,61 @@ class Faults:
             return lines
 
 
+class Record(NamedTuple):
+    """What a run that is started again takes from a line of its log."""
+
+    time: float  # Unix seconds
+    begun: list[int]  # cameras that began a move
+    paused: bool
+
+
 class Log:
     """Log of a run: JSON lines, a header and one for each step, each whole or not at all.
 
-    When a line cannot be written, as on a full disk, it is left out, and the fault is reported until one can. A log of
-    no step is deleted when it is closed.
+    An existing log is continued if its header is the same but for the version and the start; `recent` has its records
+    of the last hour of steps. When a line cannot be written, as on a full disk, it is left out, and the fault is
+    reported until one can. A new log of no step is deleted when it is closed.
 
     Raises:
-        OSError: the file exists, or its header cannot be written.
+        ValueError: the file is not the log of such a run.
+        OSError: another process writes to the file, or its header cannot be written.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], faults: Faults) -> None:
-        self._file, self._faults, self._whole, self._path = path.open("xb", buffering=0), faults, 0, path
-        try:
-            self._append(header)
-            self._header = self._whole
-        except OSError:
+        self._file, self._faults, self._path = path.open("ab", buffering=0), faults, path
+        self._whole, self._header = self._file.tell(), 0
+        self.recent: list[Record] = []
+        if not lock(self._file.fileno()):
             self._file.close()
-            path.unlink()
+            raise BlockingIOError(f"{path} is the log of a run in progress; name another file")
+        try:
+            if self._whole:
+                self._continue(header)
+            else:
+                self._append(header)
+                self._header = self._whole
+        except (OSError, ValueError):
+            self._file.close()
+            if not self._whole:
+                path.unlink()
             raise
+
+    def _continue(self, header: Mapping[str, Any]) -> None:
+        """Read the recent records; an unfinished last line, as after a power failure, is removed."""
+        with self._path.open("rb") as file:
+            first, last = file.readline(), deque(file, 1 + math.ceil(HOUR / header["scenario"]["time_step"]))
+        unfinished = last.pop() if last and not last[-1].endswith(b"\n") else b""
+        try:
+            found, asked = json.loads(first), json.loads(json.dumps(header))
+            different = [name for name in found.keys() | asked.keys() if found.get(name) != asked.get(name)]
+            for record in map(json.loads, last):
+                begun = [int(one) for one in record.get("begun", ())]
+                self.recent.append(Record(float(record["time"]), begun, bool(record.get("paused"))))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise ValueError(f"{self._path} exists, and is not a log of hitmac run; name another file") from None
+        if others := sorted({*different} - {"start", "version"}):
+            raise ValueError(f"{self._path} is the log of a run with another {', '.join(others)}; name another file")
+        self._whole = self._file.truncate(self._whole - len(unfinished))
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append a line."""

@@ -140,6 +140,7 @@ class Loop:
                     "by_hand": sorted(by_hand),
                     "left": [round(left[i], 1) if left[i] < math.inf else None for i in sorted(by_hand)],
                     "moves": [own.number(now) for own in operations.budgets],
+                    "begun": [i for i, own in enumerate(operations.budgets) if own.begins(now)],
                     "rests": np.flatnonzero(operations.rests).tolist(),
                     "boxes": rounded([box for own in self._boxes.values() for box in own]),
                     "messages": self.faults.messages(),

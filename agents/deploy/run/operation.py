@@ -6,7 +6,7 @@ move begins when a camera is ordered to turn or tilt that was not before, or the
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,6 +121,14 @@ class Budget:
             self._times.append(now)
         self._way = np.where(way, way, self._way) if way.any() else way  # a pan that waits for a tilt is not at rest
         return True
+
+    def recall(self, times: Iterable[float]) -> None:
+        """Count moves of an earlier run, which began at these times, ascending."""
+        self._times.extend(times)
+
+    def begins(self, now: float) -> bool:
+        """Return whether the order of this time began a move."""
+        return bool(self._times) and self._times[-1] == now
 
     def number(self, now: float, seconds: float = HOUR) -> int:
         """Return the number of moves in the last seconds, up to an hour."""

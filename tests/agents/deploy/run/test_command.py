@@ -50,7 +50,7 @@ def test_a_site_gets_the_form_of_real_detections():
         (["--cameras", "none.yaml"], "none.yaml: No such file or directory"),
         (["--detections", "udp://127.0.0.1"], "udp://HOST:PORT"),
         (["--site", "hit-mac"], "placement is areas; real cameras require fixed, with sensor_positions"),
-        (["--log", "site.yaml"], "site.yaml: File exists"),
+        (["--log", "site.yaml"], "site.yaml exists, and is not a log of hitmac run"),
         (["--port", "70000"], "port"),
         (["--set", "turn_angle=0"], "turn_angle"),
         (["--minutes=-1"], "minutes"),
@@ -72,6 +72,26 @@ def test_a_run_of_simulated_detections_writes_a_log(site, capsys):
     assert len(run.time) >= 3
     assert (run.orders != 0).any()
     assert str(site) not in (site / "run.jsonl").read_text()
+
+
+def test_a_run_that_is_started_again_stays_paused_and_counts_its_moves(site, error_of, capsys):
+    before = rehearsed(minutes=0.02)
+    assert before.moves[-1].any()
+    with open("run.jsonl") as file:
+        header, *steps = map(json.loads, file)
+    steps[0]["begun"], steps[-1]["begun"], steps[-1]["paused"] = [0, 1], [1], True
+    (site / "run.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (header, *steps)))
+    capsys.readouterr()
+    arguments = ["--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl"]
+    assert "run.jsonl ends with a pause; it requires --port" in error_of(main, "random", *arguments)
+    run = rehearsed("--port", "0", minutes=0.01)
+    later = slice(len(before.time), None)
+    assert len(run.time) > later.start
+    assert run.paused[later].all()
+    assert not run.orders[later].any()
+    assert (run.moves[later] == sum(np.isin([0, 1], one.get("begun", [])) for one in steps)).all()
+    assert re.search("the run continues; its last step was [0-9]+ s ago", str(run.messages))
+    assert "running, paused; page" in capsys.readouterr().err
 
 
 def test_cameras_that_tilt_and_zoom_are_rehearsed_logged_and_shown(site, capsys):

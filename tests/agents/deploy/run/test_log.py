@@ -52,11 +52,58 @@ def test_a_full_disk_costs_whole_lines_and_is_said_once(tmp_path):
     ]
 
 
-def test_a_log_is_a_new_file(tmp_path):
-    (tmp_path / "old.jsonl").write_text("kept")
-    with pytest.raises(FileExistsError):
-        Log(tmp_path / "old.jsonl", {}, Faults())
-    assert (tmp_path / "old.jsonl").read_text() == "kept"
+HEADER = {"hitmac-run": 1, "agent": "random", "names": ("west", "east"), "scenario": {"time_step": 900.0}}
+
+
+def step(time, **more):
+    return {"time": time, "moves": [9, 9], **more}
+
+
+def logged(path, *records, ending=""):
+    """A log of some records, closed, and possibly an unfinished line."""
+    log = Log(path, HEADER | {"start": 1.0, "version": "0.1"}, Faults())
+    for record in records:
+        log.write(record)
+    log.close()
+    with path.open("a") as file:
+        file.write(ending)
+    return path
+
+
+@pytest.mark.parametrize("ending", ["", '{"time": 6', "\0\0"])
+def test_a_run_that_is_started_again_continues_its_log(ending, tmp_path):
+    path = logged(tmp_path / "run.jsonl", *(step(900.0 * k, begun=[k % 2]) for k in range(6)), ending=ending)
+    log = Log(path, HEADER | {"start": 2.0, "version": "0.2"}, Faults())
+    assert log.recent[-4:] == [(900.0 * k, [k % 2], False) for k in (2, 3, 4, 5)]
+    log.write(step(5400.0, paused=True))
+    with pytest.raises(BlockingIOError, match=r"run.jsonl is the log of a run in progress; name another file"):
+        Log(path, HEADER, Faults())
+    log.close()
+    assert [line["time"] for line in lines(path)[1:]] == [900.0 * k for k in range(7)]
+    again = Log(path, HEADER, Faults())
+    assert again.recent[-1] == (5400.0, [], True)
+    again.close()
+    assert len(lines(path)) == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kept", "exists, and is not a log of hitmac run"),
+        ("[1]\n", "exists, and is not a log of hitmac run"),
+        (json.dumps(HEADER) + '\n{"paused": true}\n', "exists, and is not a log of hitmac run"),
+        (
+            json.dumps(HEADER | {"agent": "planner", "names": ["a"]}) + "\n",
+            "is the log of a run with another agent, names",
+        ),
+    ],
+)
+def test_other_files_are_kept(text, words, tmp_path):
+    path = tmp_path / "old.jsonl"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=words):
+        Log(path, HEADER, Faults())
+    assert path.read_text() == text
 
 
 def test_without_room_for_its_header_a_log_leaves_no_file(tmp_path, monkeypatch):

@@ -105,6 +105,7 @@ def test_the_agent_of_a_camera_with_a_budget_begins_only_so_many_moves():
     assert len(moves_of(west[:, None])) == 1  # the next one must be wanted for longer
     assert len(moves_of(east[:, None])) == 100
     assert frames[-1]["moves"] == [1, 100]
+    assert [sum(i in frame["begun"] for frame in frames) for i in (0, 1)] == [1, 100]
 
 
 def test_planners_pay_more_for_turns_the_fewer_moves_are_left():
