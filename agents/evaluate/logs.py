@@ -1,5 +1,6 @@
 """Logs of ``hitmac run``: their form, and metrics of a run."""
 
+import itertools
 import json
 import math
 import os
@@ -48,40 +49,43 @@ def read_log(path: str | Path) -> Run:
 
     Raises ``ValueError``, which names the file and the line, for anything else that is not such a log.
     """
-    lines = Path(path).read_bytes().split(b"\n")[:-1] or [b""]
-    number, frames = 1, list[dict[str, np.ndarray]]()
-    try:
-        header = json.loads(lines[0])
-        if header[FORMAT] != VERSION:
-            raise ValueError(f"{FORMAT} is {header[FORMAT]}; it must be {VERSION}")
-        scenario = from_portable(header["scenario"], Path(path).parent)
-        if not os.path.isfile(scenario.background):  # the log has moved
-            scenario = scenario.replace(background="")
-        n = scenario.num_sensors
-        shapes = {
-            "heading": (n,), "view": (n,), "orders": (n,), "time": (), "covered": (), "latency": (), "tracks": (-1, 7),
-            "detections": (-1, 3), "tilt": (n if scenario.tilt_limits else 0,), "paused": (), "by_hand": (-1,),
-            "left": (-1,), "rests": (-1,), "moves": (n,),
-        }  # fmt: skip
-        absent: dict[str, Any] = {"detections": [], "tilt": [], "paused": 0, "by_hand": [], "left": [], "rests": []}
-        messages = []
-        for number, line in enumerate(lines[1:], 2):
-            given = absent | json.loads(line)
-            frame = {name: np.array(given[name], np.float64).reshape(shape) for name, shape in shapes.items()}
-            steered, rests = frame["by_hand"].astype(np.int64), frame["rests"].astype(np.int64)
-            cameras = {"by_hand": np.zeros(n, np.bool_), "left": np.full(n, np.nan), "rests": np.zeros(n, np.bool_)}
-            cameras["by_hand"][steered], cameras["left"][steered], cameras["rests"][rests] = True, frame["left"], True
-            frames.append(frame | cameras)
-            messages += [(number - 2, float(given["time"]), str(text)) for text in given.get("messages", ())]
-        polygons = [np.array(one, np.float64).reshape(-1, 2).tolist() for one in header.get("private", ())]
-    except (ValueError, TypeError, LookupError, OverflowError) as error:
-        raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
-    if not frames:
+    with open(path, "rb") as file:
+        steps = sum(line.endswith(b"\n") for line in file) - 1
+    with open(path, "rb") as file:
+        lines = enumerate(itertools.islice(file, 1 + steps), 1)
+        number, first = next(lines, (1, b""))
+        try:
+            header = json.loads(first)
+            if header[FORMAT] != VERSION:
+                raise ValueError(f"{FORMAT} is {header[FORMAT]}; it must be {VERSION}")
+            scenario = from_portable(header["scenario"], Path(path).parent)
+            if not os.path.isfile(scenario.background):  # the log has moved
+                scenario = scenario.replace(background="")
+            n = scenario.num_sensors
+            shapes = {
+                "heading": (n,), "view": (n,), "orders": (n,), "time": (), "covered": (), "latency": (),
+                "tilt": (n if scenario.tilt_limits else 0,), "paused": (), "moves": (n,),
+            }  # fmt: skip
+            absent: dict[str, Any] = {"detections": [], "tilt": [], "paused": 0, "by_hand": [], "left": [], "rests": []}
+            found: dict[str, Any] = {name: np.empty((steps, *shape)) for name, shape in shapes.items()}
+            found |= {"by_hand": np.zeros((steps, n), np.bool_), "rests": np.zeros((steps, n), np.bool_)}
+            found |= {"left": np.full((steps, n), np.nan), "tracks": [], "detections": [], "messages": []}
+            for number, line in lines:
+                given, k = absent | json.loads(line), number - 2
+                for name, shape in shapes.items():
+                    found[name][k] = np.array(given[name], np.float64).reshape(shape)
+                for name, columns in (("tracks", 7), ("detections", 3)):
+                    found[name].append(np.array(given[name], np.float64).reshape(-1, columns))
+                by_hand, rests = (np.array(given[name], np.int64) for name in ("by_hand", "rests"))
+                found["by_hand"][k, by_hand], found["rests"][k, rests] = True, True
+                found["left"][k, by_hand] = np.array(given["left"], np.float64)
+                found["messages"] += [(k, float(given["time"]), str(text)) for text in given.get("messages", ())]
+            polygons = [np.array(one, np.float64).reshape(-1, 2).tolist() for one in header.get("private", ())]
+        except (ValueError, TypeError, LookupError, OverflowError) as error:
+            raise ValueError(f"{path}, line {number} is not that of a log of hitmac run: {error!r}") from None
+    if steps < 1:
         raise ValueError(f"{path} has no step")
-    found: dict[str, Any] = {name: [frame[name] for frame in frames] for name in shapes}
-    arrays = {name: np.array(rows) for name, rows in found.items() if name not in ("tracks", "detections")}
-    arrays["moves"] = arrays["moves"].astype(np.int64)
-    return Run(header["agent"], scenario, messages=messages, private=polygons, **found | arrays)
+    return Run(header["agent"], scenario, **found | {"private": polygons, "moves": found["moves"].astype(np.int64)})
 
 
 def evaluate_log(run: Run, truth: str | Path | None = None, columns: str = "") -> dict[str, float]:

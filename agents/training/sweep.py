@@ -258,7 +258,7 @@ def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[by
     SIGTERM stops it after an update, as it stops ``train.py``; Ctrl-C at the terminal does not reach it.
     """
     environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {PARENT: "1"}
-    command = [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"]
+    command = [sys.executable, "-m", "hitmac.train", job, f"--run-dir={run_dir}", "--resume"]
     with open(run_dir / LOG, "ab") as log:
         output: dict[str, Any] = {"stdout": log, "stderr": subprocess.STDOUT}
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True, **output)
