@@ -225,7 +225,7 @@ def sharpen(policy: AttentionPolicy, observation: Any) -> None:
 
 
 OVERDUE = 8.0
-"""Seconds after the time limit at which an unfinished rollout is cut."""
+"""Seconds after the time limit at which an unfinished rollout or update is cut."""
 
 
 class TrainingError(RuntimeError):
@@ -399,6 +399,7 @@ class SB3Engine:
         """Collect a rollout and learn from it, with the learning rate and entropy bonus of the clock."""
         rate, entropy = clock.rates  # of the beginning of the rollout: at its end the last rate would be 0
         self.model.lr_schedule = lambda _: rate
+        self.model.overdue = lambda: clock.is_overdue  # type: ignore[union-attr]  # by imitation, at every step
         self.model.ent_coef = entropy  # type: ignore[union-attr]  # without effect by imitation
         adapts = self.options.start is not None and not isinstance(self.model, Imitation)
         for name, weight in self.model.policy.named_parameters():

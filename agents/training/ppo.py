@@ -15,6 +15,7 @@ it stops working.
 are often some 30 in size, and without this the critic's gradient drowns the actor's where their norm is clipped.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -113,6 +114,8 @@ class PPO(stable_baselines3.PPO):
 
     policy: AttentionPolicy
     rollout_buffer: Rollout  # type: ignore[assignment]
+    overdue: Callable[[], bool] = staticmethod(lambda: False)
+    """Returns True if the rest of an update is to be left out, as at a time limit."""
 
     def __init__(
         self,
@@ -203,11 +206,12 @@ class PPO(stable_baselines3.PPO):
         steps["targets"] = (steps["returns"] - self.value_mean) / (self.value_deviation + 1e-8)
         self._logged: list[Tensor] = []
         with ThreadPoolExecutor(1) as threads, one_thread_each():
-            for _ in range(self.n_epochs):
-                for rows in self._minibatches():
-                    parts = [rows[one] for one in self._slices(len(rows))]
-                    learn_from(parts, self._loss, self.policy, self.max_grad_norm, threads)
-                    self._n_updates += 1
+            for rows in (rows for _ in range(self.n_epochs) for rows in self._minibatches()):
+                parts = [rows[one] for one in self._slices(len(rows))]
+                learn_from(parts, self._loss, self.policy, self.max_grad_norm, threads)
+                self._n_updates += 1
+                if self.overdue():
+                    break
         means = torch.stack(self._logged).mean(0).tolist()
         for name, value in zip(("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl"), means, strict=True):
             self.logger.record(f"train/{name}", value)

@@ -285,3 +285,10 @@ def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
     here("coverage", "--run-dir", "run", *SMALL, "--minutes", 0.005, "--rollout-steps", 10**9)
     load_policy("run")
     assert steps_of("run") > 0
+
+
+def test_the_time_limit_ends_an_update_too(here, monkeypatch):
+    monkeypatch.setattr("hitmac.agents.training.learner.OVERDUE", 0.0)
+    here("coverage-ppo", "--run-dir", "run", *SMALL, "--minutes", 0.02, "--epochs", 10**9)
+    load_policy("run")
+    assert steps_of("run") > 0
