@@ -304,7 +304,7 @@ def test_cameras_turn_as_the_page_says(run):
     """The commands of the page in a row, shorter; a detector sends to the second by UDP."""
     SITE.replace(time_step=0.05).save("site.yaml")
     Path("cameras.yaml").write_text("0: {driver: simulated}\n1: {driver: simulated}\n")
-    rehearsal, real, watch, evaluate = indented(PAGES["docs/run.md"])
+    rehearsal, real, watch, evaluate, part = indented(PAGES["docs/run.md"])
     line = re.search(r"```json\n(.*?)\n```", PAGES["docs/run.md"])[1].replace('"north", "time": 1700000000.25', "1")
     run("command", rehearsal.replace("--port 8000", "--port 0 --minutes 0.01"))
     short = real.replace("--port 8000", "--port 0 --minutes 0.01 --log real.jsonl --log-detections")
@@ -316,6 +316,8 @@ def test_cameras_turn_as_the_page_says(run):
     start = read_log("rehearsal.jsonl").time[0]
     Path("truth.csv").write_text(f"time,id,x,y\n{start},a,0,0\n{start + 10},a,1,1\n")
     assert "\ngospa" in run("command", evaluate)
+    subprocess.run(part.replace("14400", "2"), shell=True, check=True)
+    assert read_log("hour.jsonl").time.tolist() == read_log("rehearsal.jsonl").time[-2:].tolist()
 
 
 def test_what_operators_set_is_as_the_page_says(tmp_path, monkeypatch):
