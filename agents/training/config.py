@@ -22,7 +22,7 @@ from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.names import load_executor, load_opponent
 from hitmac.agents.planning.levels import EXECUTORS, in_place
 from hitmac.agents.planning.planner import PlanningPolicy
-from hitmac.agents.policy import NEARNESS
+from hitmac.agents.policy import NEARNESS, is_large
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
@@ -97,16 +97,19 @@ def preset_of(kind: Any, algorithm: str, situation: str) -> dict[str, Any]:
 
 
 def with_defaults(
-    kind: type[AnyKind], algorithm: str, memory: str = "none", start: str | None = None, game: bool = False
+    kind: type[AnyKind], algorithm: str, memory: str = "none", start: str | None = None, otherwise: str = "plain"
 ) -> AnyKind:
-    """Return a job's options by its preset, without limits, and with the features and the network of `start`."""
+    """Return a job's options by its preset, without limits, and with the features and the network of `start`.
+
+    The situation is memory or start if they are given, `otherwise` any other.
+    """
     changes: dict[str, Any] = {"algorithm": algorithm}
     if start is not None:
         assert issubclass(kind, Options)
         changes |= {"start": start} | network_of(start, kind.task.spec.name)
     if (memory := changes.get("memory", memory)) != "none":
         changes["memory"] = memory
-    situation = "memory" if memory != "none" else "start" if start is not None else "game" if game else "plain"
+    situation = "memory" if memory != "none" else "start" if start is not None else otherwise
     values = preset_of(kind, algorithm, situation)
     return kind(**{name: NO_LIMIT.get(name, value) for name, value in values.items()} | changes)
 
@@ -203,14 +206,16 @@ class Options(EncoderConfig, RunOptions):
     pretrained:any-size. None: random weights."""
     features: tuple[str, ...]
     """Features of the observation: names, of which an error message lists all; beliefs, particles that show where
-    targets may be; or a set: hit-mac, the paper's; frame, of a single frame; motion, with velocities; last-known, with
-    ages; site, with lines of sight and other sensors, the default with walls, blocks or discs."""
+    targets may be, the default to imitate a planner with shared knowledge; or a set: hit-mac, the paper's; frame, of a
+    single frame; motion, with velocities; last-known, with ages; site, with lines of sight and other sensors, the
+    default with walls, blocks or discs."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
     """Learning algorithm: imitation of a planner, for which a level of the hierarchy has other defaults; or from reward
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str
     """Planner to imitate, also with options, such as belief-planner-fast:spent=0.33. In games of two teams, this,
-    features, planner_turn_cost, num_envs and episode_steps of a coverage policy have other defaults."""
+    features, planner_turn_cost, num_envs and episode_steps of a coverage policy have other defaults, and with shared
+    knowledge this and features."""
     planner_turn_cost: NotNegative
     """Cost of turning for a sub-step in the planner's plans; 1 is the value of covering a target for a sub-step."""
     temperature: Positive
@@ -567,12 +572,15 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if not scenario.is_game:
             raise ValueError(f"--scenario {scenario.name} is not a game of two teams, such as mate-4v8-9")
         return asked
-    game = scenario.is_game and scenario.knowledge in ("full", "shared") and scenario.identities
+    situation = "plain"
+    if scenario.identities and scenario.knowledge in ("full", "shared"):  # beliefs are possible
+        known = scenario.knowledge == "full" or is_large(scenario)
+        situation = "game" if scenario.is_game else "plain" if known else "beliefs"
     if isinstance(asked, HitMacOptions):
-        defaults: Any = with_defaults(HitMacOptions, asked.algorithm, game=game)
+        defaults: Any = with_defaults(HitMacOptions, asked.algorithm, otherwise=situation)
     else:
-        game &= not asked.per_sensor
-        defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, game)
+        situation = "plain" if asked.per_sensor or asked.nearest is not None else situation
+        defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, situation)
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
             defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)

@@ -119,6 +119,28 @@ def test_sizes_suit_the_scene(job):
             assert 8 <= scaled.batch_size <= max(8, options.batch_size * min(1, most / of_row)), name
 
 
+@pytest.mark.parametrize(
+    ("arguments", "teacher", "features"),
+    [
+        (["--knowledge", "shared"], "belief-planner-fast", BELIEFS),
+        (["--scenario", "volleyball-6"], "belief-planner-fast", BELIEFS),
+        (["--knowledge", "shared", "--features", "motion"], "belief-planner-fast", ("motion",)),
+        (["--knowledge", "shared", "--nearest", "3"], "planner", DEFAULT_FEATURES),
+        (["--knowledge", "shared", "--per-sensor"], "planner", DEFAULT_FEATURES),
+        (["--knowledge", "shared", "--set", "identities=false"], "planner", DEFAULT_FEATURES),
+        (["--knowledge", "own"], "planner", DEFAULT_FEATURES),
+        (["--scenario", "hit-mac-4x5000", "--knowledge", "shared"], "planner", DEFAULT_FEATURES),
+        ([], "planner", DEFAULT_FEATURES),
+    ],
+)
+def test_with_shared_knowledge_a_policy_learns_to_search(arguments, teacher, features, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    found = []
+    monkeypatch.setattr(train, "train_run", lambda options, scenario: found.append(options))
+    train.run_command(["coverage", *arguments, "--run-dir", "x"])
+    assert (found[0].teacher, found[0].features) == (teacher, features)
+
+
 def test_options_that_are_given_win(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     found = []

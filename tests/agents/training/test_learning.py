@@ -79,7 +79,7 @@ GAME = {"scenario": "mate-2v4-0", "teacher": "belief-planner-fastest", "num_envs
 
 @pytest.mark.slow
 def test_both_levels_learn_to_play_a_game_from_a_planner(tmp_path):
-    both = dataclasses.replace(with_defaults(HitMacOptions, "imitation", game=True), scenario="mate-2v4-0")
+    both = dataclasses.replace(with_defaults(HitMacOptions, "imitation", otherwise="game"), scenario="mate-2v4-0")
     scenario = load_scenario("mate-2v4-0").replace(action="rate")
     for level in levels(both, tmp_path):
         options = dataclasses.replace(level, **GAME, batch_size=64)
