@@ -65,9 +65,8 @@ class Picture:
         half_width, half_height = scenario.extent
         self._scale = (self._full - 2 * self._margin) / (2 * max(half_width, half_height))
         width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
-        self._band = round(0.04 * size) if scenario.rails else 0  # between the caption and sensors on the upper border
-        self.shape = height + self._band, width
-        edges = -0.5 * width, 0.5 * width, -0.5 * height, 0.5 * height + self._band
+        self.shape = height, width
+        edges = -0.5 * width, 0.5 * width, -0.5 * height, 0.5 * height
         self.extent = tuple(_SMOOTH * edge / self._scale for edge in edges)
         inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
         self._background = (
@@ -108,11 +107,11 @@ class Picture:
         state = simulator.state
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
-        corner, top, unit = self._margin, self._margin + self._band * _SMOOTH, self._unit
+        corner, unit = self._margin, self._unit
         if self._background is not None:
-            picture.paste(self._background, (round(corner), round(top)), self._background)
+            picture.paste(self._background, (round(corner), round(corner)), self._background)
         draw = ImageDraw.Draw(picture, "RGBA")
-        draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
+        draw.rectangle((corner, corner, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         self._draw_shapes(draw, -math.inf, OVER_VIEWS)
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
         targets = np.flatnonzero(state.present[b])
@@ -130,7 +129,9 @@ class Picture:
                 font = _font(max(10, round(2.8 * unit)))
                 half = font.getlength(self._names[i]) / 2.0
                 x = max(half, min(width - half, x))  # inside the picture
-                draw.text((x, y - 1.4 * unit), self._names[i], fill=colour, font=font, anchor="ms")
+                below = y - 1.4 * unit - font.size < 0.8 * corner  # above, it would be in the caption
+                y, anchor = (y + 1.4 * unit, "mt") if below else (y - 1.4 * unit, "ms")
+                draw.text((x, y), self._names[i], fill=colour, font=font, anchor=anchor)
         if simulator.known is not None:
             self._known(draw, simulator.known, b)
         for j in targets:
@@ -164,8 +165,7 @@ class Picture:
     def _places(self, positions: np.ndarray) -> Any:
         """Return the pixels of points (..., 2) of the arena; y points up in the arena and down in the picture."""
         height, width = (side * _SMOOTH for side in self.shape)
-        middle = (height + self._band * _SMOOTH) / 2
-        x, y = width / 2 + positions[..., 0] * self._scale, middle - positions[..., 1] * self._scale
+        x, y = width / 2 + positions[..., 0] * self._scale, height / 2 - positions[..., 1] * self._scale
         return np.stack((x, y), -1).tolist()
 
     def _mark(self, x: float, y: float, share: float = 1.0) -> tuple[float, float, float, float]:
@@ -205,12 +205,11 @@ class Picture:
         position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
         reach = np.sqrt(state.range_squared[b, sensors])
         edge = np.zeros_like(reach) if state.near_squared is None else np.sqrt(state.near_squared[b, sensors])
-        obstacles = len(discs) + len(self._walls) > 0
-        parts = np.linspace(-0.5, 0.5, 121 if obstacles else 25)
+        parts = np.linspace(-0.5, 0.5, 121)
         angles = np.radians(state.heading[b, sensors, None] + view[:, None] * parts)
         rays = np.stack([np.cos(angles), np.sin(angles)], -1)  # (s, r, 2)
         rim = np.repeat(reach[:, None], len(parts), 1)
-        if obstacles:
+        if len(discs) + len(self._walls):
             low = np.minimum(self._walls[:, :2], self._walls[:, 2:])
             high = np.maximum(self._walls[:, :2], self._walls[:, 2:])
             for k, (place, far) in enumerate(zip(position, reach, strict=True)):

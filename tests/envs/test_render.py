@@ -70,6 +70,9 @@ def test_a_view_has_its_width_and_range():
     assert [shaded(at(x, y)) for x, y in ((700, 0), (700, 150), (900, 0))] == [True, True, False]
     task.step(np.array([[0, 1]]))
     assert [shaded(drawn(task)(x, y)) for x, y in ((700, 0), (700, 150), (900, 0))] == [True, False, True]
+    task = task_of(field_of_view=360, sensing_range=1900)
+    at = drawn(task, sensor_position=[(-900, 0)], heading=[0], target_position=[(-1000, 0)])
+    assert shaded(at(977, 247))  # 1893 away: a circle has no corners
 
 
 def test_a_tilted_view_is_a_ring_sector():
@@ -125,6 +128,12 @@ def test_names_of_sensors_are_inside_the_picture_in_letters_that_the_font_has():
     assert columns.max() > 130
     np.testing.assert_array_equal(drawn_with("Tür"), drawn_with("Tur"))
     np.testing.assert_array_equal(drawn_with("東京"), drawn_with("1"))
+
+
+def test_the_name_of_a_sensor_on_the_upper_border_is_not_in_the_caption():
+    task = task_of(placement="fixed", sensor_positions=((0.0, 1250.0),), sensor_names=("north",))
+    task.simulator.place(heading=[-90])
+    assert (Picture(task.scenario, 300).draw(task.simulator, 0, "")[:13] > 240).all()
 
 
 def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
