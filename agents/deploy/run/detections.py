@@ -142,8 +142,8 @@ def open_source(source: str, inbox: Inbox, faults: Faults) -> Source:
     form = "it must be -, udp://HOST:PORT, mqtt://HOST[:PORT]/TOPIC or the path of a file"
     try:
         url = urlsplit(source)
-        scheme, host, port, topic = url.scheme, url.hostname or "127.0.0.1", url.port, url.path[1:]
-        topic += "#" if source.endswith("#") else ""  # MQTT's sign for all below, which in an address begins a fragment
+        scheme, host, port = url.scheme, url.hostname or "127.0.0.1", url.port
+        topic = source.partition("://")[2].partition("/")[2]  # with # and ?, which in a topic begin no other part
     except ValueError:
         raise ValueError(f"detections is an invalid address; {form}") from None
     if "@" in url.netloc:
@@ -245,28 +245,38 @@ def _published(
     if secure:
         client.tls_set()
     refused: list[str] = []
+    try:
+        client.subscribe(topic)  # before a connection it is only checked
+    except ValueError:
+        raise ValueError(f"detections has the topic {shortly(topic)}; + and # must be levels, # the last") from None
 
     def connected(client: Any, data: Any, flags: Any, reason: Any, properties: Any) -> None:
         refused[:] = [str(reason)] if reason.is_failure else []
         client.subscribe(topic)
 
+    def subscribed(client: Any, data: Any, number: int, reasons: Any, properties: Any) -> None:
+        refused[:] = [f"it refuses the topic {topic}" for reason in reasons if reason.is_failure]
+
     def failed(client: Any, data: Any) -> None:  # within the handling of an OSError
         refused[:] = [str(sys.exception())]
 
     def received(client: Any, data: Any, message: Any) -> None:
+        if message.retain:  # from before the connection, of any age
+            return
         for line in map(Line, _messages(message.payload[:LONGEST])):
             line.topic = message.topic
             inbox.put(line)
 
-    client.on_connect, client.on_connect_fail, client.on_message = connected, failed, received
+    client.on_connect, client.on_connect_fail = connected, failed
+    client.on_subscribe, client.on_message = subscribed, received
     client.reconnect_delay_set(1, 10)
     client.connect_async(host, port or (8883 if secure else 1883))
 
     def read(end: threading.Event) -> Iterator[bytes]:
         client.loop_start()
         while not end.wait(_WAIT):
-            if not client.is_connected():
-                faults.report("the MQTT broker does not answer", "".join(refused))
+            if refused or not client.is_connected():
+                faults.report("the MQTT broker sends nothing", "".join(refused))
         client.disconnect()
         client.loop_stop()
         yield from ()

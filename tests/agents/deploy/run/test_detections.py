@@ -234,7 +234,7 @@ def test_the_standard_input_ends_and_a_long_line_is_cut(opened, monkeypatch):
 
 
 class Broker(threading.Thread):
-    """MQTT broker of one client, which it accepts, and to which it sends messages of one topic.
+    """MQTT broker of one client, which it accepts, and to which it sends messages of one topic; not of `secret`.
 
     Source: MQTT version 3.1.1, OASIS standard, sections 3.1 to 3.9.
     """
@@ -259,9 +259,10 @@ class Broker(threading.Thread):
                 assert kind == 8
                 topic = body[4:-1]
                 self.received["topic"] = topic.decode()
-                client.sendall(b"\x90\x03" + body[:2] + b"\x00")
+                client.sendall(b"\x90\x03" + body[:2] + (b"\x80" if topic == b"secret" else b"\x00"))
                 for payload in payloads:
-                    client.sendall(bytes((0x30, 2 + len(topic) + len(payload), 0, len(topic))) + topic + payload)
+                    kind = 0x30 + payload.startswith(b"retained")
+                    client.sendall(bytes((kind, 2 + len(topic) + len(payload), 0, len(topic))) + topic + payload)
                 self.received["last"] = payloads
         self.server.close()
 
@@ -270,13 +271,24 @@ def test_messages_of_an_mqtt_topic_also_after_the_broker_was_away(opened, monkey
     pytest.importorskip("paho.mqtt")
     monkeypatch.setenv(detections.USER, "operator")
     monkeypatch.setenv(detections.PASSWORD, "secret")
-    broker = Broker([[GOOD], [b"again", b"<and\nagain>"]])
+    broker = Broker([[GOOD], [b"retained", b"again", b"<and\nagain>"]])
     box = opened(f"mqtt://127.0.0.1:{broker.port}/hall/detections")
     found = [box.one() for _ in range(3)]
     assert found == [GOOD, b"again", b"<and\nagain>"]
     assert {line.topic for line in found} == {"hall/detections"}
     assert broker.received["topic"] == "hall/detections"
     broker.join(30)
+
+
+def test_a_topic_that_mqtt_or_the_broker_refuses():
+    pytest.importorskip("paho.mqtt")
+    with pytest.raises(ValueError, match=r"detections has the topic 'hall/#/x'; \+ and # must be levels, # the last"):
+        open_source("mqtt://127.0.0.1/hall/#/x", Inbox(), Faults())
+    faults, said = Faults(quiet=0.0), list[str]()
+    source = open_source(f"mqtt://127.0.0.1:{Broker([[]]).port}/secret", Inbox(), faults)
+    while "the MQTT broker sends nothing: it refuses the topic secret" not in said:
+        said += faults.messages()
+    source.close()
 
 
 @pytest.mark.parametrize(
