@@ -1,9 +1,9 @@
 """Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes, sweeps.
 
 Every function writes evaluations, results of :func:`hitmac.agents.evaluate.evaluate`, as one PNG file `path`; without
-matplotlib it raises ModuleNotFoundError, which names the extra to install. Bounds are grey. Labels include the kind of
-a bound and the number of training seeds: with one, intervals are over episodes only. Agents of one family, the same
-agent with different options, share a colour.
+matplotlib it raises ModuleNotFoundError, which names the extra to install. Bounds are grey; lines of upper bounds are
+dashed, and those of lower estimates dotted. Labels include the kind of a bound and the number of training seeds: with
+one, intervals are over episodes only. Agents of one family, the same agent with different options, share a colour.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
 
 
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
-    """Draw the coverage over the time of an episode, a line for each agent with ``over_time``. Bounds are dashed.
+    """Draw the coverage over the time of an episode, a line for each agent with ``over_time``.
 
     Raises ValueError if no agent has ``over_time``.
     """
@@ -203,9 +203,9 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         if np.isnan(line).all():
             continue
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each part
-        style = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
-        marker = "" if len(line) > 1 else "o"
-        axis.plot(time, line, color=colours[name], marker=marker, label=label_of(name, agents[name]), **style)
+        style, marker = _style(agents[name]), "" if len(line) > 1 else "o"
+        wide = 2.0 if style == "-" else 1.4
+        axis.plot(time, line, style + marker, lw=wide, color=colours[name], label=label_of(name, agents[name]))
     axis.set(xlim=(0, sub_steps), xlabel="sub-step", ylabel="coverage")
     plain_axis(axis, "both")
     _legend_beside(axis)
@@ -265,21 +265,23 @@ def save_heat_maps(
 def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
     """Draw the coverage of every agent against the values of parameters, in a panel for each parameter.
 
-    `sweeps` holds the evaluations of the same agents, by parameter and value. Bands are 95 % intervals; bounds are
-    dashed.
+    `sweeps` holds the evaluations of the same agents, by parameter and value. Bands are 95 % intervals. The title has
+    the scenario of the first evaluation without its last part after a comma, such as `hops 1.0`.
     """
     every = [evaluation for by_value in sweeps.values() for evaluation in by_value.values()]
     agents, colours = every[0]["agents"], colours_of(every[0]["agents"])
     emptiest = max(every, key=lambda evaluation: evaluation.get("empty", 0.0))
-    figure = new_figure((2.2 + 3.3 * len(sweeps), 3.9), f"{scope(emptiest)}; bands: {_intervals(agents)}")
+    words = f"{every[0]['scenario'].rsplit(', ', 1)[0]}, {scope(emptiest)}; bands: {_intervals(agents)}"
+    figure = new_figure((2.2 + 3.3 * len(sweeps), 3.9), words)
     axes = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for axis, (parameter, evaluations) in zip(axes, sweeps.items(), strict=True):
         for name, result in agents.items():
             every_value = (_value(evaluation["agents"][name], "coverage") for evaluation in evaluations.values())
             values = [value or [np.nan] * 3 for value in every_value]
-            (mean, low, high), style = np.array(values, float).T, "--o" if result.get("bound") else "-o"
-            axis.fill_between(list(evaluations), low, high, color=colours[name], alpha=0.15, lw=0)
-            axis.plot(list(evaluations), mean, style, ms=3.5, color=colours[name], label=label_of(name, result))
+            (mean, low, high), x, style = np.array(values, float).T, list(evaluations), f"{_style(result)}o"
+            axis.fill_between(x, low, high, color=colours[name], alpha=0.15, lw=0)
+            axis.vlines(x, low, high, color=colours[name], alpha=0.4, lw=1)  # a single value has no band
+            axis.plot(x, mean, style, ms=3.5, color=colours[name], label=label_of(name, result))
         axis.set_xlabel(parameter.replace("_", " "))
         plain_axis(axis, "both")
         axis.locator_params(axis="x", nbins=4)
@@ -293,6 +295,11 @@ def _value(result: Mapping[str, Any], metric: str) -> list[float] | None:
     entry = result.get(metric) or {"mean": None}
     mean = entry["mean"]
     return None if mean is None else [mean, *(entry.get("ci95") or (mean, mean))]
+
+
+def _style(result: Mapping[str, Any]) -> str:
+    """Return the style of an agent's line, or of the line of a bound of a kind."""
+    return {"upper bound": "--", "lower estimate": ":"}.get(result.get("bound", ""), "-")
 
 
 def _intervals(agents: Mapping[str, Mapping[str, Any]]) -> str:

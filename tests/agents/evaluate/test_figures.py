@@ -148,12 +148,13 @@ def test_every_agent_is_in_the_legend_and_a_family_once(drawn):
 
 
 def test_coverage_over_the_time_of_an_episode(drawn):
-    shown = evaluation({"a": (0.5, 0.1), "free": (0.9, None), "none": (0.4, 0.4)}, ("free",))
+    shown = evaluation({"a": (0.5, 0.1), "free": (0.9, None), "low": (0.8, 0.1), "none": (0.4, 0.4)}, ("free",))
     shown["agents"]["a"]["over_time"] = [0.25, 0.5, 0.75, 0.5]
+    shown["agents"]["low"]["bound"] = "lower estimate"
     del shown["agents"]["none"]["over_time"]
     axis = drawn(save_over_time, shown).axes[0]
     assert axis.lines[0].get_xydata().tolist() == [[125, 0.25], [375, 0.5], [625, 0.75], [875, 0.5]]
-    assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
+    assert [line.get_linestyle() for line in axis.lines] == ["-", "--", ":"]
     with pytest.raises(ValueError, match="no agent has over_time"):
         drawn(save_over_time, shown | {"agents": {"none": shown["agents"]["none"]}})
 
@@ -176,17 +177,19 @@ def test_heat_maps_have_a_number_in_every_cell_with_a_value(drawn):
 
 def test_sweeps_have_a_panel_for_each_parameter(drawn):
     low, high = (evaluation({"a": (coverage, 0.1), "free": (0.9, None)}, ("free",)) for coverage in (0.4, 0.6))
-    low["agents"]["free"]["coverage"] = NOTHING | {"mean": 0.8}
+    low["agents"]["free"]["coverage"], low["scenario"] = NOTHING | {"mean": 0.8}, "site, north, hops 1.0"
     high["empty"] = 0.25
     figure = drawn(save_sweeps, {"hops": {1.0: low, 3.0: high}, "max_speed": {5.0: high}})
     first, second = figure.axes
-    assert "seeds 0 to 199; no targets 25.0 % of the time; bands" in figure.get_suptitle()
+    assert "site, north, 200 episodes, seeds 0 to 199; no targets 25.0 % of the time; bands" in figure.get_suptitle()
     assert (first.get_xlabel(), second.get_xlabel(), first.get_ylabel()) == ("hops", "max speed", "coverage")
     assert [line.get_xydata().tolist() for line in first.lines] == [[[1, 0.4], [3, 0.6]], [[1, 0.8], [3, 0.9]]]
     assert [line.get_linestyle() for line in first.lines] == ["-", "--"]
     ends = first.collections[0].get_paths()[0].vertices[:, 1]
     assert (ends.min(), ends.max()) == pytest.approx((0.39, 0.61))
     assert list(legend(second)) == ["free (upper bound)", "a"]
+    (whisker,) = second.collections[1].get_segments()
+    np.testing.assert_allclose(whisker, [[5, 0.59], [5, 0.61]])
     low["agents"]["a"]["coverage"] = NOTHING  # without a target in any episode
     (axis,) = drawn(save_sweeps, {"hops": {1.0: low, 3.0: high}}).axes
     np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[1, np.nan], [3, 0.6]])
