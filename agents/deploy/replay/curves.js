@@ -10,7 +10,8 @@ class Curves {
     this.moving = episodes.map((episode) => movingMeans(episode[now], window));
     this.frames = episodes[0].frames;
     this.ends = ["0", `sub-step ${this.frames - 1}`]; // of the axis
-    const highest = Math.max(...this.moving.map((values) => values.reduce((a, b) => Math.max(a, b || 0), 0)));
+    const lines = [...this.moving, ...episodes.map((episode) => episode[mean])];
+    const highest = Math.max(...lines.map((values) => values.reduce((a, b) => Math.max(a, b || 0), 0)));
     this.top = [0.1, 0.25, 0.5, 1].find((top) => highest <= top) ?? 1;
   }
 

@@ -400,9 +400,10 @@ function sensorName(world, i) {
 
 // Legend of the marks in a scene.
 function legend(world, episode) {
+  const fails = episode.series.working.numbers.includes(0);
   const marks = [
     ["square", "sensor", "sensor", true],
-    ["ring", "failed", "sensor that does not answer", episode.live || episode.messages],
+    ["square ring", "failed", "sensor that does not answer", episode.live || episode.messages || fails],
     ["", "seen", "target, covered", episode.targets],
     ["ring", "unseen", "target, not covered", episode.targets],
     ["", "known", "last known place", episode.series.age],
@@ -421,7 +422,7 @@ function legend(world, episode) {
   ];
   const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
     const mark = make("i", { className: shape });
-    const filled = shape !== "ring" && shape !== "stroke";
+    const filled = !/ring|stroke/.test(shape);
     mark.style[filled ? "background" : "borderColor"] = `var(--${colour})`;
     return make("li", {}, mark, text);
   });

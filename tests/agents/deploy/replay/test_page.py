@@ -128,6 +128,9 @@ def test_a_page_of_one_camera_has_its_name_and_true_words(browser, show):
     averaged = browser.run(f"[...movingMeans(Float64Array.from({single}), WINDOW)]")
     np.testing.assert_allclose([one for one in averaged if one], 1 / int(window))
     assert np.count_nonzero(averaged) == int(window)
+    first = "Float64Array.from({ length: 51 }, (_, t) => Number(t === 1))"
+    chart = f"new Curves(null, [{{ frames: 51, now: {first}, mean: meansSoFar({first}) }}], 'now', 'mean')"
+    assert browser.run(f"{chart}.top") == 1  # of the mean so far, which begins at 1
 
 
 def test_time_without_targets_does_not_count(browser, show):
@@ -180,6 +183,8 @@ def test_every_kind_of_scene_is_drawn(name, browser, show):
     )
     assert browser.run(painted)
     assert len(figures(browser, "transport")) == 2 * bool(scenario.warehouses)
+    marks = browser.run("[...document.querySelectorAll('.legend li')].map((one) => one.textContent)")
+    assert ("sensor that does not answer" in marks) == (name == "random")
 
 
 def test_a_replay_of_a_run_shows_who_steered_and_the_messages_so_far(browser, tmp_path):
