@@ -382,8 +382,9 @@ class _Bar(tqdm):
     """Progress bar that says "compiling" until the first step of an agent is done, and does not count that time."""
 
     def __init__(self, total: int, unit: str, progress: bool) -> None:
-        interval = 0.2 if os.isatty(1) else 10.0  # rarely in a log file
-        super().__init__(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+        interval = 0.2 if os.isatty(2) else 10.0  # rarely in a log file
+        hidden = not progress or sys.stderr is None
+        super().__init__(total=total, unit=unit, disable=hidden, mininterval=interval)
         self.name = ""
 
     def begin(self, name: str) -> None:
