@@ -124,8 +124,10 @@ def parse(
         ):
             wanted = rf"\1 is \2; it must be a {kind}number"
             reason = re.sub(rf"Error parsing (\S+): {re.escape(problem)}: (.*)", wanted, reason)
-        if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
-            reason += did_you_mean(wrong[0], names)
+        if reason.startswith("Unrecognized"):
+            wrong = re.search(r"(?<!\S)-[\w-]+", reason)
+            hint = f"; without {first} it must be the first argument" if first else ""
+            reason += did_you_mean(wrong[0], names) if wrong else hint
         _refuse(program, f"{reason} (see --help)")
     return options(**{name: getattr(parsed, name) for name in values})
 

@@ -40,13 +40,14 @@ def test_options_are_typed_and_the_first_may_stand_without_its_name():
         (["--seed=2.5"], "--seed is '2.5'; it must be a whole number (see --help)"),
         (["--rate", "half"], "--rate is 'half'; it must be a number (see --help)"),
         (["--sed", "5"], "(did you mean --seed?)"),
+        (["--seed", "5", "planner"], ": planner; without --agent it must be the first argument (see --help)"),
         (["--files", "--seed", "5"], "--files is given without a value"),
         (["--seed"], "'--seed'"),
         (["--import", "nowhere"], "--import: no module nowhere in the current directory, nor installed"),
     ],
 )
 def test_an_invalid_option_ends_the_program_in_one_line(arguments, says, error_of):
-    line = error_of(lambda given: parse(Options, "program", given), *arguments)
+    line = error_of(lambda given: parse(Options, "program", given, first="--agent"), *arguments)
     assert line.startswith("program: error: ")
     assert says in line
 
