@@ -281,6 +281,12 @@ class TrainingClock:
         self.bar.set_postfix_str(f"{steps}, exploring: coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
         self.bar.update(100 * self.fraction - self.bar.n)
 
+    def close(self) -> None:
+        """Tick, and end the progress line, also after a rollout that was cut."""
+        self.tick()
+        self.bar.update(100 * self.fraction - self.bar.n)
+        self.bar.close()
+
 
 def check_finite(what: str, values: np.ndarray, first: int) -> None:
     """Raise :class:`TrainingError` if any of the values (B, ...), of the scenes from `first` on, is not finite."""

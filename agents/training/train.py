@@ -71,8 +71,7 @@ def _update(options: Options, engine: Any, stop: threading.Event) -> None:
                 engine.save()
                 saved = engine.progress.seconds
     finally:
-        clock.tick()
-        clock.bar.close()
+        clock.close()
     engine.save()  # before the last point, which takes a while
     curve.add_point(final=True)
     engine.save()

@@ -95,7 +95,8 @@ def test_the_clock_and_its_line(monkeypatch):
     assert not clock.is_overdue
     engine.progress.seconds = 60.0 + learner.OVERDUE
     assert clock.is_overdue
-    clock.bar.close()
+    clock.close()
+    assert clock.bar.n == 100
 
 
 # --- numbers that are not finite ---
