@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
@@ -26,6 +26,9 @@ try:
     import fcntl
 except ImportError:  # Windows: processes that start together all compile
     fcntl = None  # type: ignore[assignment]
+
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
+    raise ImportError("kernels cannot run uncompiled: unset NUMBA_DISABLE_JIT")
 
 
 class _Part(JITCodeLibrary):

@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numba
@@ -53,8 +54,8 @@ atomic_load: Callable[..., Any] = _load
 
 _LINE = 8  # words of a cache line, to which only one thread should write
 _SCENES, _SIZE, _THREADS = range(3)  # scenes of the call, scenes of a block, threads
-_BEGUN, _ENDED, _TAKEN = _LINE, 2 * _LINE, 3 * _LINE  # threads that have begun, and ended; blocks taken of segment 0
-_CLOSED = 1 << 32  # added to _BEGUN: no further thread may begin
+_BEGUN, _ENDED, _TAKEN = _LINE, 2 * _LINE, 3 * _LINE  # helpers that have begun, and ended; blocks taken of segment 0
+_CLOSED = 1 << 32  # added to _BEGUN: no further helper may begin
 
 SCENES_PER_THREAD = 128
 """Minimum number of scenes per thread; with fewer, a second thread costs more than it saves."""
@@ -113,15 +114,15 @@ def blocks(num_scenes, share):
     if share.thread < 0:
         yield 0, num_scenes
         return
-    if share.thread == 0:
-        atomic_add(share.calls, 0, 1)
+    helpers = min(share.thread, 1)  # the caller is not counted: it may be interrupted after its end, or before
+    atomic_add(share.calls, 0, 1 - helpers)
     calls = atomic_load(share.calls, 0)
-    if atomic_add(share.counters, _BEGUN, 1) < _CLOSED:
+    if atomic_add(share.counters, _BEGUN, helpers) < _CLOSED:
         low, high = _take(share)
         while low < high:
             yield low, high
             low, high = _take(share)
-        atomic_add(share.counters, _ENDED, 1)
+        atomic_add(share.counters, _ENDED, helpers)
     if share.thread > 0:
         # Returning needs the interpreter's lock, which the caller releases only when it begins the next call.
         looks = 0
@@ -152,22 +153,25 @@ def runs(chosen, share):
 
 
 @kernel
-def _leave(counters):
-    """Count a thread whose kernel has failed as ended, and discard the remaining blocks."""
+def _leave(counters, helpers):
+    """Discard the remaining blocks after an error, and count the helpers whose kernel has failed as ended."""
     for k in range(counters[_THREADS]):
         atomic_add(counters, _TAKEN + k * _LINE, counters[_SCENES])
-    atomic_add(counters, _ENDED, 1)
+    atomic_add(counters, _ENDED, helpers)
 
 
 @kernel
 def _close(counters):
-    """Allow no further thread to begin; return the number of threads that have."""
-    return atomic_add(counters, _BEGUN, _CLOSED)
+    """Allow no further helper to begin; return the number of helpers that have, the same at every call."""
+    begun = atomic_add(counters, _BEGUN, _CLOSED)
+    if begun < _CLOSED:
+        counters[_BEGUN + 1] = begun
+    return counters[_BEGUN + 1]
 
 
 @kernel
 def _all_ended(counters, begun):
-    """Return True when all threads that have begun have ended, False after many looks."""
+    """Return True when all helpers that have begun have ended, False after many looks."""
     looks = 0
     while looks < _LOOKS and atomic_load(counters, _ENDED) < begun:
         looks += 1
@@ -197,7 +201,7 @@ def _help(call: _Call, thread: int) -> None:
         call.kernel(*call.arguments, (call.counters, _calls, thread))
     except BaseException as error:
         call.errors.append(error)
-        _leave(call.counters)
+        _leave(call.counters, 1)
     call.ended.put(None)
 
 
@@ -206,11 +210,20 @@ def _serve(thread: int, inbox: queue.SimpleQueue[_Call]) -> None:
         _help(inbox.get(), thread)
 
 
+def _wait(call: _Call) -> None:
+    """Let no further helper begin, and wait for those that have, since they write into the caller's arrays."""
+    begun = _close(call.counters)
+    while not _all_ended(call.counters, begun):
+        call.ended.get()
+
+
 def _start_helpers(number: int) -> None:
-    while len(_helpers) < number:
-        inbox: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        _helpers.append(inbox)
-        threading.Thread(target=_serve, args=(len(_helpers), inbox), daemon=True, name="envs-kernels").start()
+    with suppress(RuntimeError):  # no further thread can start, as in a container with few processes: fewer help
+        while len(_helpers) < number:
+            inbox: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+            thread = len(_helpers) + 1
+            threading.Thread(target=_serve, args=(thread, inbox), daemon=True, name="envs-kernels").start()
+            _helpers.append(inbox)
 
 
 if hasattr(os, "register_at_fork"):
@@ -240,18 +253,19 @@ class Threads:
             return
         call = _Call(kernel, arguments, self._counters.copy(), queue.SimpleQueue(), [])
         _start_helpers(self._threads - 1)
-        for inbox in _helpers[: self._threads - 1]:
-            if inbox.empty():
-                inbox.put(call)
         try:
+            for inbox in _helpers[: self._threads - 1]:
+                if inbox.empty():
+                    inbox.put(call)
             kernel(*arguments, (call.counters, _calls, 0))
         except BaseException:
-            _leave(call.counters)
+            _leave(call.counters, 0)
             raise
         finally:
-            begun = _close(call.counters)
-            while not _all_ended(call.counters, begun):  # helpers write into the caller's arrays
-                call.ended.get()
+            try:
+                _wait(call)
+            finally:  # also after an interrupt
+                _wait(call)
         if call.errors:
             raise call.errors[0]
 

@@ -1,9 +1,11 @@
 """Compilation of kernels with their cache on disk, and calls of kernels that several threads share."""
 
 import errno
+import importlib
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ from numba import njit
 from hitmac.envs import Simulator
 from hitmac.envs.base import threads
 from hitmac.envs.base.compile import _turn, compiled, kernel
-from hitmac.envs.base.threads import Share, Threads, blocks
+from hitmac.envs.base.threads import Share, Threads, atomic_load, blocks
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -88,6 +90,12 @@ def test_a_kernel_is_compiled_where_files_cannot_be_locked(lacking, tmp_path, mo
     monkeypatch.setattr(lacking, refuse)
     with _turn(str(tmp_path / "lock")):
         assert refuse.call_count == 1
+
+
+def test_kernels_that_may_not_be_compiled_are_refused(monkeypatch):
+    monkeypatch.setattr("numba.config.DISABLE_JIT", 1)
+    with pytest.raises(ImportError, match="unset NUMBA_DISABLE_JIT"):
+        importlib.reload(sys.modules[compiled.__module__])
 
 
 def test_functions_compiled_for_kernels_refuse_the_interpreter():
@@ -161,6 +169,45 @@ def test_an_error_of_any_thread_reaches_the_caller(guilty):
 
     with pytest.raises(MemoryError):
         Threads(1000, 2, 8).run(kernel)
+
+
+@kernel
+def wait(gate, share):
+    for _ in blocks(64, share):
+        while share[2] > 0 and atomic_load(gate, 0) == 0:
+            pass
+
+
+def test_an_interrupted_caller_waits_for_helpers():
+    """They write into its arrays: a scene that is stepped again at once would be computed twice at the same time."""
+    main, begun, gate = threading.main_thread(), threading.Event(), np.zeros(1, np.int64)
+
+    def kernel(gate, share):
+        if threading.current_thread() is not main:
+            begun.set()
+            wait(gate, share)
+        elif begun.wait(10):
+            time.sleep(0.1)
+            wait(gate, share)
+            signal.raise_signal(signal.SIGINT)
+
+    wait(np.ones(1, np.int64), threads.ALONE)
+    for _ in range(2):  # the first time compiles, too
+        begun.clear()
+        gate[:] = 0
+        threading.Timer(0.3, signal.pthread_kill, (main.ident, signal.SIGINT)).start()  # while it waits
+        threading.Timer(0.5, gate.fill, (1,)).start()
+        with pytest.raises(KeyboardInterrupt):
+            Threads(64, 2, 8).run(kernel, gate)
+        assert gate[0] == 1
+
+
+def test_without_further_threads_a_caller_computes_all(monkeypatch):
+    monkeypatch.setattr(threads, "_helpers", [])
+    monkeypatch.setattr("threading.Thread.start", Mock(side_effect=RuntimeError("can't start new thread")))
+    seen = np.zeros(64, np.int64)
+    Threads(64, 3, 8).run(count, seen)
+    assert (seen == 1).all()
 
 
 def test_helpers_sleep_between_calls():
