@@ -47,6 +47,7 @@ def error_of(tmp_path, monkeypatch, capsys):
 
     def run(main, *arguments):
         files = sorted(tmp_path.rglob("*"))
+        capsys.readouterr()
         with pytest.raises(SystemExit) as end:
             main([*map(str, arguments)])
         (line,) = capsys.readouterr().err.splitlines()

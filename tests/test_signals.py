@@ -19,7 +19,7 @@ def test_a_signal_ends_a_running_command_in_one_line(tmp_path):
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    process.stdout.read(1)  # the progress bar has begun
+    process.stderr.read(1)  # the progress bar has begun
     process.send_signal(signal.SIGTERM)
     try:
         *_, line = process.communicate(timeout=60)[1].splitlines()

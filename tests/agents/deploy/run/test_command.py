@@ -81,7 +81,6 @@ def test_a_run_that_is_started_again_stays_paused_and_counts_its_moves(site, err
         header, *steps = map(json.loads, file)
     steps[0]["begun"], steps[-1]["begun"], steps[-1]["paused"] = [0, 1], [1], True
     (site / "run.jsonl").write_text("".join(json.dumps(one) + "\n" for one in (header, *steps)))
-    capsys.readouterr()
     arguments = ["--detections", "simulated", "--minutes", "0.01", "--log", "run.jsonl"]
     assert "run.jsonl ends with a pause; it requires --port" in error_of(main, "random", *arguments)
     run = rehearsed("--port", "0", minutes=0.01)

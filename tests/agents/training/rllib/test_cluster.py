@@ -36,7 +36,7 @@ def machine_of(cluster, run):
         raylet = psutil.Process(worker.all_processes["raylet"][0].process.pid)
         for process in raylet.children(recursive=True):
             with suppress(psutil.Error):  # a process that has ended
-                if str(run) in process.cmdline():
+                if f"--run-dir={run}" in process.cmdline():
                     return worker
     raise LookupError(f"no machine trains {run}")
 
