@@ -17,8 +17,8 @@ from hitmac.agents.planning.levels import EXECUTORS, scripted_level
 from hitmac.agents.policy import Policy, declared, has_learned
 from hitmac.agents.tracking.beliefs import shown_to_beliefs
 from hitmac.agents.tracking.features import BELIEFS
+from hitmac.envs.observation import default_features
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.tasks.base import default_features
 from hitmac.envs.validation import convert, did_you_mean, is_among
 
 SCRIPTED: dict[str, type[rules.RulePolicy]] = {

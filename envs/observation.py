@@ -27,7 +27,7 @@ DEFAULT_FEATURES = (
     "bearing_sin", "bearing_cos", "distance", "in_range", "visible", "others_seeing", "radial_velocity",
     "tangential_velocity",
 )  # fmt: skip
-"""The default features; none identifies a sensor or a target."""
+"""The default features of most scenarios, see :func:`default_features`; none identifies a sensor or a target."""
 
 SITE_FEATURES = (
     "in_sight", "seen_if_turned", "relative_bearing", "relative_distance", "turn", "sensor_x", "sensor_y",
@@ -46,6 +46,21 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
 """Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
 sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with
 the motion of motors."""
+
+
+_OF_PARTS = {
+    "turn_rates": ("rate", "pending_turn"),
+    "zoom": ("relative_bearing", "relative_distance"),
+    "tilt_limits": ("tilt", "beyond_edges"),
+    "has_values": ("value",),
+}
+"""Features that the default has besides, by the parameter or property of a scenario with which it has them."""
+
+
+def default_features(scenario: Scenario, features: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
+    """Return the features that environments and agents observe by default: `features` and those of the parts in use."""
+    more = (name for given, names in _OF_PARTS.items() if getattr(scenario, given) for name in names)
+    return tuple(dict.fromkeys((*features, *more)))
 
 
 OBSERVERS: dict[str, Callable[[Scenario], Any]] = {}

@@ -45,6 +45,7 @@ ZOOMS, TURNS = np.array((-30.0, -10.0, 0.0, 10.0, 30.0)), np.array((-20.0, 0.0, 
 AIMS_AHEAD = 2  # of AHEAD
 AIMS = len(ZOOMS) * len(TURNS)
 OF_LENS = SECTORS + 2 * AIMS
+OF_TILT = 3  # features of a tilt
 _MOST = 100.0  # bound of every feature
 EQUAL = Values(np.ones(1), np.zeros((0, 2)), np.zeros(1, np.int64), np.zeros(0))
 """Values of targets that are all worth 1."""
@@ -239,7 +240,8 @@ class BeliefFeatures:
                  view, which has the longest range, and those in view after zooms by -30, -10, 0, 10, 30 degrees, each
                  with turns by -20, 0, 20 degrees, first of all particles, then of those that the other sensors do not
                  have in their present views
-    last         in a game: share of the particles that carry a bounty
+    last         in a game: share of the particles that carry a bounty; with tilts: tilt below the horizon / 90 degrees,
+                 distances of the near and the far edge of the view / distance_scale
     ============ ======================================================================================================
 
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
@@ -259,6 +261,7 @@ class BeliefFeatures:
         shape = scenario.num_sensors, scenario.num_targets + unseen
         carries = self.beliefs.rules.walk.loads is not None
         count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0) + carries
+        count += OF_TILT if scenario.tilt_limits else 0
         pairs = spaces.Box(-_MOST, _MOST, (*shape, count), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
@@ -276,6 +279,10 @@ class BeliefFeatures:
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(describe_all, self._scales, not self.scenario.identities, scene, pairs)
+        if self.scenario.tilt_limits:
+            edges = np.sqrt(scene.views[..., (sight.VIEW_NEAR, VIEW_RANGE)]) / self.scenario.distance_scale
+            shown = np.concatenate((scene.tilt[..., None] / 90.0, edges), -1)
+            pairs[..., -OF_TILT:] = np.minimum(shown, _MOST)[:, :, None]
         works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
         present[:, : scene.present.shape[1]] = scene.present
         return {"pairs": pairs, "mask": (works[:, :, None] & present[:, None]).astype(np.int8)}

@@ -18,8 +18,8 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.learned.group import ACTIVATIONS, GroupConfig, GroupEncoder, perceptron_of, save_group_policy
 from hitmac.agents.training.report import save_points
 from hitmac.agents.training.resume import Progress
+from hitmac.envs.observation import default_features
 from hitmac.envs.scenario import load_scenario, values_of, with_settings
-from hitmac.envs.tasks.base import default_features
 from hitmac.envs.validation import Count, did_you_mean
 from hitmac.envs.wrappers.torchrl_env import GroupedTorchRLEnv
 from hitmac.perception import EncoderConfig

@@ -30,7 +30,7 @@ from hitmac.envs import validation
 from hitmac.envs.deployment import KNOWLEDGE
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.files import parse_yaml, read_text
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, default_features
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task, TransportTask
 from hitmac.envs.tasks.base import Idle, SubSteps
@@ -208,7 +208,7 @@ class Options(EncoderConfig, RunOptions):
     """Features of the observation: names, of which an error message lists all; beliefs, particles that show where
     targets may be, the default to imitate a planner with shared knowledge; or a set: hit-mac, the paper's; frame, of a
     single frame; motion, with velocities; last-known, with ages; site, with lines of sight and other sensors, the
-    default with walls, blocks or discs."""
+    default with walls, blocks or discs. By default those of motors, zoom, tilts and values follow where there are."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
     """Learning algorithm: imitation of a planner, for which a level of the hierarchy has other defaults; or from reward
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
@@ -583,7 +583,7 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, situation)
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
-            defaults = dataclasses.replace(defaults, features=features + ("value",) * scenario.has_values)
+            defaults = dataclasses.replace(defaults, features=default_features(scenario, features))
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     check_held(options, given)
     return scaled(options, scenario, given)

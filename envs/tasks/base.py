@@ -15,7 +15,7 @@ from hitmac import find_player
 from hitmac.envs.base.state import core_of
 from hitmac.envs.entities import EntityObserver
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer, registered
+from hitmac.envs.observation import Observer, default_features, registered
 from hitmac.envs.parts.detections import DetectionObserver
 from hitmac.envs.parts.game import RULES, RulePlayer
 from hitmac.envs.scenario import Scenario
@@ -90,11 +90,6 @@ def marginal_coverage(simulator: Simulator) -> np.ndarray:
     return marginal
 
 
-def default_features(scenario: Scenario) -> tuple[str, ...]:
-    """Return the features that environments and agents observe by default."""
-    return FEATURE_SETS["motors"] if scenario.turn_rates else DEFAULT_FEATURES
-
-
 def make_observer(
     scenario: Scenario, features: Features | None, team: str = "sensors", **near: int | float | None
 ) -> Any:
@@ -123,8 +118,9 @@ class Task:
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features, nearest, radius, neighbours, discs: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
-            function that returns the observer of a scenario, with the same interface; None: the default features, or
-            in a scenario without identities :class:`~hitmac.envs.parts.detections.DetectionObserver`.
+            function that returns the observer of a scenario, with the same interface; None: those of
+            :func:`~hitmac.envs.observation.default_features`, or in a scenario without identities
+            :class:`~hitmac.envs.parts.detections.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
             ``"heuristic"``, for sensors ``"mate:random"`` and so on; the name of another player, see

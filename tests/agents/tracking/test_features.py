@@ -84,6 +84,14 @@ def test_a_lens_tells_what_it_would_see_alone():
             np.testing.assert_array_equal(alone[1], every[1])
 
 
+def test_a_tilt_describes_the_edges_of_its_view():
+    """From 100 up, a view of 30 degrees at 45 degrees down begins at 100 / sqrt(3) and ends at 100 sqrt(3)."""
+    scene = ONE.replace(tilt_limits=[(0, 90)], mount_height=100, vertical_view=30, distance_scale=1000)
+    task = CoverageTask(scene, 1, 0, features=BeliefObserver)
+    expected = [0.5, 0.1 / np.sqrt(3), 0.1 * np.sqrt(3)]
+    np.testing.assert_allclose(task.observe()["pairs"][0, 0, 0, -3:], expected, rtol=1e-5)
+
+
 def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
     """The mean positions in 20 steps are nearer to the targets than those straight ahead."""
     scene = load_scenario("mate-4v8-0").replace(knowledge="full", min_speed=10, max_speed=20)

@@ -12,6 +12,7 @@ from hitmac.agents.training import config
 from hitmac.agents.training.sweep import check_group
 from hitmac.envs import DEFAULT_FEATURES, load_scenario, presets
 from hitmac.envs.observation import FEATURE_SETS
+from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.validation import field_types
 
 KINDS = {**config.JOBS, config.HitMacOptions.job: config.HitMacOptions}
@@ -89,6 +90,21 @@ def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
     zone = {"zones": [[(0, 0), (9, 0), (0, 9)]], "zone_values": [5]}
     assert config.completed(asked, set(), clear.replace(**zone)).features == (*DEFAULT_FEATURES, "value")
     assert config.completed(asked, set(), site.replace(**zone)).features == (*FEATURE_SETS["site"], "value")
+
+
+@pytest.mark.parametrize("scenario", ["hit-mac", "obstacles"])
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"turn_rates": 40.0}, {"rate", "pending_turn"}),
+        ({"zoom": (30, 120)}, {"relative_bearing", "relative_distance"}),
+        ({"tilt_limits": [(5, 75)], "mount_height": 100}, {"tilt", "beyond_edges"}),
+    ],
+)
+def test_policies_and_environments_observe_what_sensors_can_do_by_default(scenario, changes, shown):
+    scenario = load_scenario(scenario).replace(**changes)
+    assert shown <= set(config.completed(config.JOBS["coverage"](), set(), scenario).features)
+    assert shown <= set(CoverageTask(scenario, 1, 0).observer.features)
 
 
 def test_new_policies_of_a_game_learn_on_beliefs_by_default():
