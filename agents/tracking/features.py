@@ -126,8 +126,8 @@ def _course_of(walk, loads, body, p):
 
 
 @allocating
-def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
-    """Add the features (n, d) of target j to zeros, given the sum of its weights and its age."""
+def _describe(scales, loads, j, body, weight, total_and_age, watch, reach, pairs):
+    """Add the features (n, d) of target j to zeros, given the sum of its weights, its age, and the squared ranges."""
     total, age = total_and_age
     walk, pieces, zoom, views, pace = scales.rules.walk, scales.pieces, scales.zoom, watch.views, scales.pace
     lenses = SUMMARY + len(AHEAD) * SECTORS
@@ -166,7 +166,7 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
                 if k == 0:  # AHEAD begins with now
                     pairs[i, 4] += share * seen[i]
             for i in range(n if stays else 0):
-                dx, dy, most = ahead_x - views[i, VIEW_X], ahead_y - views[i, VIEW_Y], views[i, VIEW_RANGE]
+                dx, dy, most = ahead_x - views[i, VIEW_X], ahead_y - views[i, VIEW_Y], reach[i]
                 squared, area, clear = dx * dx + dy * dy, most * opening[i], watch.clear[i]
                 near, far = squared <= most, aims and squared * zoom[0] <= area  # in range, or in that of some zoom
                 if most > 0.0 and (near or far) and (clear.shape[0] == 0 or is_clear(clear, dx, dy)):
@@ -194,7 +194,7 @@ def _describe(scales, loads, j, body, weight, total_and_age, watch, pairs):
             pairs[i, -1] = owed / total
         if zoom[1] > 0.0:
             pairs[i, lenses], pairs[i, lenses + 1] = (
-                opening[i] / 180.0, math.sqrt(views[i, VIEW_RANGE]) / scales.distance,
+                opening[i] / 180.0, math.sqrt(reach[i]) / scales.distance,
             )  # fmt: skip
             for k in range(1, len(AHEAD)):
                 row = pairs[i, lenses + LENS - (len(AHEAD) - k) * OF_MEAN :]
@@ -211,7 +211,7 @@ def describe_all(scales, doubtful, scene, pairs, share):
     belief, known = scene.belief, scene.known
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            watch = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS)
+            watch, reach = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS), scene.ahead[r, :, VIEW_RANGE]
             for j in range(pairs.shape[2]):
                 body, weight, total, age = belief.body[r, j], belief.weight[r, j], 1.0, np.inf
                 if j < known.shape[1]:
@@ -219,7 +219,9 @@ def describe_all(scales, doubtful, scene, pairs, share):
                 if doubtful or j >= known.shape[1]:
                     total = weight.sum()
                 if scene.present[r, j] if j < known.shape[1] else total > 0.0:
-                    _describe(scales, scales.rules.walk.loads, j, body, weight, (total, age), watch, pairs[r, :, j])
+                    _describe(
+                        scales, scales.rules.walk.loads, j, body, weight, (total, age), watch, reach, pairs[r, :, j]
+                    )
 
 
 class BeliefFeatures:
@@ -228,7 +230,8 @@ class BeliefFeatures:
     ============ ======================================================================================================
     0, 1         sine and cosine of the bearing of the mean position
     2            its distance / distance_scale
-    3, 4         share of the particles within the sensor's range and not behind an obstacle, and in its view
+    3, 4         share of the particles within the sensor's range, at any tilt, and not behind an obstacle; and in its
+                 view
     5            sum of the shares in the views of the other sensors
     6, 7         radial and tangential mean velocity / top speed
     8            standard deviation of the positions / distance_scale

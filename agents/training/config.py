@@ -206,7 +206,7 @@ class Options(EncoderConfig, RunOptions):
     pretrained:any-size. None: random weights."""
     features: tuple[str, ...]
     """Features of the observation: names, of which an error message lists all; beliefs, particles that show where
-    targets may be, the default to imitate a planner with shared knowledge; or a set: hit-mac, the paper's; frame, of a
+    targets may be, the default to imitate a planner with partial knowledge; or a set: hit-mac, the paper's; frame, of a
     single frame; motion, with velocities; last-known, with ages; site, with lines of sight and other sensors, the
     default with walls, blocks or discs. By default those of motors, zoom, tilts and values follow where there are."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
@@ -214,8 +214,8 @@ class Options(EncoderConfig, RunOptions):
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: str
     """Planner to imitate, also with options, such as belief-planner-fast:spent=0.33. In games of two teams, this,
-    features, planner_turn_cost, num_envs and episode_steps of a coverage policy have other defaults, and with shared
-    knowledge this and features."""
+    features, planner_turn_cost, num_envs and episode_steps of a coverage policy have other defaults, with partial
+    knowledge this and features, and where sensors also zoom, tilt or move this."""
     planner_turn_cost: NotNegative
     """Cost of turning for a sub-step in the planner's plans; 1 is the value of covering a target for a sub-step."""
     temperature: Positive
@@ -323,6 +323,11 @@ class Options(EncoderConfig, RunOptions):
     def acts_alone(self) -> bool:
         """True if a policy decides for one sensor or target at a time."""
         return self.per_sensor or self.task.spec.role in ("executor", "targets")
+
+    def practice(self, scenario: Scenario) -> Scenario:
+        """Return the scenario to learn in: on beliefs or tracks with shared knowledge, to play also with less."""
+        remembers = self.features == BELIEFS or not scenario.identities
+        return scenario.replace(knowledge="shared") if remembers and scenario.knowledge != "full" else scenario
 
     def rates(self, done: float) -> tuple[float, float]:
         """Return the learning rate and the weight of the entropy bonus after a share of the training, 0 to 1."""
@@ -572,14 +577,14 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
         if not scenario.is_game:
             raise ValueError(f"--scenario {scenario.name} is not a game of two teams, such as mate-4v8-9")
         return asked
-    situation = "plain"
-    if scenario.identities and scenario.knowledge in ("full", "shared"):  # beliefs are possible
+    situation = plain = "plain" if len(scenario.decisions) == 1 else "decisions"
+    if scenario.identities:  # beliefs are possible
         known = scenario.knowledge == "full" or is_large(scenario)
-        situation = "game" if scenario.is_game else "plain" if known else "beliefs"
+        situation = "game" if scenario.is_game else plain if known else "beliefs"
     if isinstance(asked, HitMacOptions):
         defaults: Any = with_defaults(HitMacOptions, asked.algorithm, otherwise=situation)
     else:
-        situation = "plain" if asked.per_sensor or asked.nearest is not None else situation
+        situation = plain if asked.per_sensor or asked.nearest is not None else situation
         defaults = with_defaults(type(asked), asked.algorithm, asked.memory, asked.start, situation)
         if asked.start is None and defaults.features == DEFAULT_FEATURES:
             features = FEATURE_SETS["site"] if scenario.has_obstacles else DEFAULT_FEATURES
@@ -736,7 +741,7 @@ def check_on(options: Options, scenario: Scenario) -> None:
                 f"{given}, which is supported only for a policy that turns all sensors directly, or beliefs for the "
                 "levels of HiT-MAC in a game"
             )
-        BeliefObserver(scenario, options.features)
+        BeliefObserver(options.practice(scenario), options.features)
     if options.engine == "rllib" and scenario.action == "rate" and options.task.spec.role != "coordinator":
         raise ValueError("--engine rllib learns no rates; choose --set action=turn, or leave the engine out")
     if options.recurrent and scenario.knowledge != "shared":

@@ -100,6 +100,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
 
 def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
     """Return the environments for a training, which start at staggered times of their episodes."""
+    scenario = options.practice(scenario)
     of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
     if options.opponent is not None:
         of_task["opponent"] = options.opponent
@@ -151,6 +152,7 @@ def warm_up(venv: DirectionalSensorVecEnv) -> None:
 
 def teacher_of(options: Options, scenario: Scenario) -> Any:
     """Return the planner as a teacher for the role of the task."""
+    scenario = options.practice(scenario)
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
     planner: Any
     if role == "targets":

@@ -114,7 +114,6 @@ def test_new_policies_of_a_game_learn_on_beliefs_by_default():
     config.check_on(found, game)
     for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}, {"algorithm": "ppo"}, {"per_sensor": True}):
         assert config.completed(dataclasses.replace(asked, **more), set(), game).features != BELIEFS
-    assert config.completed(asked, set(), game.replace(knowledge="own")).features == FEATURE_SETS["site"]
     for other in (config.JOBS["coverage-ppo"](), config.JOBS["coverage-ppo"](algorithm="imitation")):
         assert config.completed(other, set(), game).features == FEATURE_SETS["site"]
 
@@ -144,12 +143,15 @@ def test_sizes_suit_the_scene(job):
         (["--knowledge", "shared", "--nearest", "3"], "planner", DEFAULT_FEATURES),
         (["--knowledge", "shared", "--per-sensor"], "planner", DEFAULT_FEATURES),
         (["--knowledge", "shared", "--set", "identities=false"], "planner", DEFAULT_FEATURES),
-        (["--knowledge", "own"], "planner", DEFAULT_FEATURES),
+        (["--knowledge", "own"], "belief-planner-fast", BELIEFS),
+        (["--knowledge", "neighbours"], "belief-planner-fast", BELIEFS),
         (["--scenario", "hit-mac-4x5000", "--knowledge", "shared"], "planner", DEFAULT_FEATURES),
+        (["--scenario", "obstacles"], "planner-fast", FEATURE_SETS["site"]),
+        (["--scenario", "obstacles", "--set", "zoom=[]"], "planner", FEATURE_SETS["site"]),
         ([], "planner", DEFAULT_FEATURES),
     ],
 )
-def test_with_shared_knowledge_a_policy_learns_to_search(arguments, teacher, features, monkeypatch, tmp_path):
+def test_the_teacher_and_the_features_suit_the_scene(arguments, teacher, features, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     found = []
     monkeypatch.setattr(train, "train_run", lambda options, scenario: found.append(options))

@@ -16,6 +16,7 @@ from hitmac.agents.learned.checkpoint import load_policy, tensors_of
 from hitmac.agents.planning.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.planning.planner import PlannerAgent
 from hitmac.agents.pretrained import pretrained_folder
+from hitmac.agents.tracking.features import BELIEFS
 from hitmac.agents.training import learner
 from hitmac.agents.training.config import JOBS, CoverageRewardOptions, ExecutorOptions, check, check_on, with_defaults
 from hitmac.agents.training.resume import Progress
@@ -197,6 +198,16 @@ def test_a_training_of_one_rollout_learns(tmp_path):
     engine.update(learner.TrainingClock(options, engine))
     assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(1e-3)
     engine.model.logger.close()
+
+
+@pytest.mark.parametrize(
+    ("knowledge", "practised"), [("full", "full"), ("shared", "shared"), ("neighbours", "shared"), ("own", "shared")]
+)
+def test_a_policy_on_beliefs_learns_with_shared_knowledge_to_play_with_less(knowledge, practised):
+    options = tiny("coverage", features=BELIEFS, teacher="belief-planner-fastest")
+    model, venv, config = learner.build(options, HIT_MAC.replace(knowledge=knowledge))
+    found = [one.scenario.knowledge for one in (config, venv.task, model.labels.teacher)]
+    assert found == [knowledge, practised, practised]
 
 
 def test_an_executor_is_trained_for_what_its_options_say():
