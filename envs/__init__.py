@@ -13,7 +13,14 @@ import gymnasium
 
 import hitmac
 from hitmac.envs.deployment import Memory, observe
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, FEATURES, OBSERVERS, PAPER_FEATURES
+from hitmac.envs.observation import (
+    DEFAULT_FEATURES,
+    FEATURE_SETS,
+    FEATURES,
+    OBSERVERS,
+    PAPER_FEATURES,
+    default_features,
+)
 from hitmac.envs.parts.game import Game
 from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
@@ -30,6 +37,7 @@ __all__ = [
     "Memory",
     "Scenario",
     "Simulator",
+    "default_features",
     "load_scenario",
     "observe",
     "parallel_env",

@@ -27,7 +27,7 @@ REFERENCE: dict[str, Groups] = {
         "Scenarios": ("Scenario", "load_scenario", "presets"),
         "Simulation": ("Simulator", "Game", "SUB_STEPS", "DECISIONS_PER_EPISODE"),
         "Tasks": ("TASKS", "register_task", "register_observer", "parallel_env"),
-        "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "observe", "Memory"),
+        "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "default_features", "observe", "Memory"),
     },
     "hitmac.agents": {
         "Agents by name": ("load_agent", "load_executor", "load_opponent", "scripted_agent", "Agent", "SCRIPTED"),

@@ -119,7 +119,7 @@ class Task:
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features, nearest, radius, neighbours, discs: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
             function that returns the observer of a scenario, with the same interface; None: those of
-            :func:`~hitmac.envs.observation.default_features`, or in a scenario without identities
+            :func:`hitmac.envs.default_features`, or in a scenario without identities
             :class:`~hitmac.envs.parts.detections.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
         opponent: the other team of a duel: one of MATE's rules, ``"random"``, ``"naive"``, ``"greedy"`` or
