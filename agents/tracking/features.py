@@ -107,6 +107,7 @@ class Scales(NamedTuple):
     distance: float
     top_speed: float
     per_value: float
+    tilts: bool  # sensors can change their tilt
 
 
 @inlined
@@ -211,7 +212,8 @@ def describe_all(scales, doubtful, scene, pairs, share):
     belief, known = scene.belief, scene.known
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            watch, reach = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS), scene.ahead[r, :, VIEW_RANGE]
+            watch = sight.watch_of(scene, r, scene.views[r], sight.NO_CELLS)
+            reach = (scene.ahead if scales.tilts else scene.views)[r, :, VIEW_RANGE]  # in reach at any tilt
             for j in range(pairs.shape[2]):
                 body, weight, total, age = belief.body[r, j], belief.weight[r, j], 1.0, np.inf
                 if j < known.shape[1]:
@@ -243,8 +245,8 @@ class BeliefFeatures:
                  view, which has the longest range, and those in view after zooms by -30, -10, 0, 10, 30 degrees, each
                  with turns by -20, 0, 20 degrees, first of all particles, then of those that the other sensors do not
                  have in their present views
-    last         in a game: share of the particles that carry a bounty; with tilts: tilt below the horizon / 90 degrees,
-                 distances of the near and the far edge of the view / distance_scale
+    last         in a game: share of the particles that carry a bounty; where tilts change: tilt below the horizon / 90
+                 degrees, distances of the near and the far edge of the view / distance_scale
     ============ ======================================================================================================
 
     A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
@@ -264,7 +266,8 @@ class BeliefFeatures:
         shape = scenario.num_sensors, scenario.num_targets + unseen
         carries = self.beliefs.rules.walk.loads is not None
         count = SUMMARY + len(AHEAD) * SECTORS + (LENS + AIMS_AHEAD * OF_LENS if scenario.zoom else 0) + carries
-        count += OF_TILT if scenario.tilt_limits else 0
+        tilts = any(low < high for low, high in scenario.tilt_limits)
+        count += OF_TILT * tilts
         pairs = spaces.Box(-_MOST, _MOST, (*shape, count), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
@@ -273,7 +276,7 @@ class BeliefFeatures:
         narrow, wide = map(float, scenario.zoom or (0, 0))
         self._scales = Scales(
             self.beliefs.rules, self.beliefs.pieces, values, (narrow, wide), pace, scenario.distance_scale,
-            scenario.top_speed, 1.0 / scenario.highest_value,
+            scenario.top_speed, 1.0 / scenario.highest_value, tilts,
         )  # fmt: skip
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
@@ -282,7 +285,7 @@ class BeliefFeatures:
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(describe_all, self._scales, not self.scenario.identities, scene, pairs)
-        if self.scenario.tilt_limits:
+        if self._scales.tilts:
             edges = np.sqrt(scene.views[..., (sight.VIEW_NEAR, VIEW_RANGE)]) / self.scenario.distance_scale
             shown = np.concatenate((scene.tilt[..., None] / 90.0, edges), -1)
             pairs[..., -OF_TILT:] = np.minimum(shown, _MOST)[:, :, None]

@@ -88,8 +88,16 @@ def test_a_tilt_describes_the_edges_of_its_view():
     """From 100 up, a view of 30 degrees at 45 degrees down begins at 100 / sqrt(3) and ends at 100 sqrt(3)."""
     scene = ONE.replace(tilt_limits=[(0, 90)], mount_height=100, vertical_view=30, distance_scale=1000)
     task = CoverageTask(scene, 1, 0, features=BeliefObserver)
-    expected = [0.5, 0.1 / np.sqrt(3), 0.1 * np.sqrt(3)]
-    np.testing.assert_allclose(task.observe()["pairs"][0, 0, 0, -3:], expected, rtol=1e-5)
+    expected, places = [0.5, 0.1 / np.sqrt(3), 0.1 * np.sqrt(3)], {"heading": [0], "target_position": [(500, 0)]}
+    task.reset(options={"sensor_position": [(0, 0)], **places})
+    changing = task.observe()["pairs"][0, 0, 0]
+    np.testing.assert_allclose(changing[-3:], expected, rtol=1e-5)
+    task = CoverageTask(scene.replace(tilt_limits=[(45, 45)]), 1, 0, features=BeliefObserver)
+    task.reset(options={"sensor_position": [(0, 0)], **places})
+    fixed = task.observe()["pairs"][0, 0, 0]
+    assert len(fixed) == 65  # as without tilts
+    # Beyond the far edge at 173, a target never seen may be anywhere in range; a fixed tilt never shows it.
+    assert changing[3] > 10 * fixed[3]
 
 
 def test_targets_of_a_game_are_expected_where_their_noise_takes_them():
