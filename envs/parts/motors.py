@@ -49,8 +49,9 @@ class Parameters(arena.Parameters):
         yield "command_delay", highest or not self.command_delay, "0 without turn_rates"
         moves = not self.dead_zone or self.dead_zone < highest
         yield "dead_zone", moves, f"0, or under the highest of turn_rates ({highest:g})"
-        turns = self.action == "turn" or self.is_game or (highest and not self.zoom and not self.rails)
-        yield "action", turns, "turn, without warehouses, and without turn_rates or with zoom or rails"
+        turns = self.action == "turn" or self.is_game
+        yield "action", turns or highest, "turn without turn_rates"
+        yield "action", turns or not (self.zoom or self.rails), "turn with zoom or rails"
 
     @property
     def rates(self: Any) -> tuple[float, float]:
