@@ -55,7 +55,7 @@ def test_numbers_are_rounded_and_choices_of_several_decisions_taken_apart():
     assert decisions_of(np.array([[[-1.0], [-0.4], [0.6]]]), 1).tolist() == [[[2], [0], [1]]]
     zooming = HIT_MAC.replace(zoom=(30, 120))
     net, config = made(network={"widths": [45, 2], "activation": "ReLU"}, continuous=True, decisions=("turn", "zoom"))
-    seen = CoverageTask(zooming, 6, 0).observe()
+    seen = CoverageTask(zooming, 6, 0, features=DEFAULT_FEATURES).observe()
     with torch.no_grad():
         numbers = net(torch.as_tensor(rows_of_sensors(seen))).tanh()
     expected = torch.cat((numbers[..., 0], numbers[..., 1]), -1).round().long() % 3  # turns of all, then zooms
