@@ -35,19 +35,6 @@ SITE_FEATURES = (
 )  # fmt: skip
 """Lines of sight, and the place and kind of each sensor."""
 
-FEATURE_SETS: dict[str, tuple[str, ...]] = {
-    "hit-mac": PAPER_FEATURES,
-    "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
-    "motion": DEFAULT_FEATURES,
-    "site": (*DEFAULT_FEATURES, *SITE_FEATURES),
-    "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
-    "motors": (*DEFAULT_FEATURES, "rate", "pending_turn"),
-}
-"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
-sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with
-the motion of motors."""
-
-
 _OF_PARTS = {
     "turn_rates": ("rate", "pending_turn"),
     "zoom": ("relative_bearing", "relative_distance"),
@@ -55,6 +42,18 @@ _OF_PARTS = {
     "has_values": ("value",),
 }
 """Features that the default has besides, by the parameter or property of a scenario with which it has them."""
+
+FEATURE_SETS: dict[str, tuple[str, ...]] = {
+    "hit-mac": PAPER_FEATURES,
+    "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
+    "motion": DEFAULT_FEATURES,
+    "site": (*DEFAULT_FEATURES, *SITE_FEATURES),
+    "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
+    "motors": (*DEFAULT_FEATURES, *_OF_PARTS["turn_rates"]),
+}
+"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
+sight and sensors, for scenes with obstacles; the default with all that is known of targets that are not seen; and with
+the motion of motors."""
 
 
 def default_features(scenario: Scenario, features: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:

@@ -208,7 +208,7 @@ class Options(EncoderConfig, RunOptions):
     """Features of the observation: names, of which an error message lists all; beliefs, particles that show where
     targets may be, the default to imitate a planner with partial knowledge; or a set: hit-mac, the paper's; frame, of a
     single frame; motion, with velocities; last-known, with ages; site, with lines of sight and other sensors, the
-    default with walls, blocks or discs. By default those of motors, zoom, tilts and values follow where there are."""
+    default with walls, blocks or discs. The default also has those of motors, zoom, tilts and values, if any."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))]
     """Learning algorithm: imitation of a planner, for which a level of the hierarchy has other defaults; or from reward
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""

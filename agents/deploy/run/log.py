@@ -65,7 +65,7 @@ class Faults:
 
 
 class Record(NamedTuple):
-    """What a run that is started again takes from a line of its log."""
+    """The part of a line of a log that a restarted run needs."""
 
     time: float  # Unix seconds
     begun: list[int]  # cameras that began a move
